@@ -1,0 +1,1 @@
+"""From a finished span to an exporter: stamp, price, filter, queue, export."""

@@ -1,0 +1,93 @@
+"""Build the span exporters that the environment asks for.
+
+OTEL_TRACES_EXPORTER (`otlp`, `console`, `none`) and OTEL_EXPORTER_OTLP_[TRACES_]PROTOCOL
+(`http/protobuf`, `grpc`) as in
+https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/.
+The exporters read their own OTEL_EXPORTER_OTLP_* variables.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SpanExporter
+
+from clew._guard import guard
+from clew.errors import ConfigurationError, MissingExtraError
+
+_HTTP = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
+_GRPC = "opentelemetry.exporter.otlp.proto.grpc.trace_exporter"
+
+
+def from_environment(environ: Mapping[str, str] | None = None) -> list[SpanExporter]:
+    """Return the exporters that the environment names; OTLP over HTTP by default.
+
+    Raises:
+        ConfigurationError: an exporter or protocol that Clew does not know.
+        MissingExtraError: `grpc` is asked for and its package is not installed.
+    """
+    environ = os.environ if environ is None else environ
+    names = environ.get("OTEL_TRACES_EXPORTER", "").strip() or "otlp"
+    exporters: list[SpanExporter] = []
+    for name in (part.strip() for part in names.split(",")):
+        if name == "otlp":
+            exporters.append(_otlp(environ))
+        elif name == "console":
+            exporters.append(ConsoleSpanExporter())
+        elif name not in ("none", ""):
+            raise ConfigurationError(
+                f"OTEL_TRACES_EXPORTER names {name!r}; Clew knows otlp, console and none. "
+                "Give other exporters in code: clew.configure(span_exporters=[...])"
+            )
+    return exporters
+
+
+def _otlp(environ: Mapping[str, str]) -> SpanExporter:
+    protocol = (
+        environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "").strip()
+        or environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "").strip()
+        or "http/protobuf"
+    )
+    if protocol == "http/protobuf":
+        module = importlib.import_module(_HTTP)
+    elif protocol == "grpc":
+        try:
+            module = importlib.import_module(_GRPC)
+        except ImportError:
+            raise MissingExtraError(
+                "OTLP over gRPC (OTEL_EXPORTER_OTLP_PROTOCOL=grpc)", "grpc"
+            ) from None
+    else:
+        raise ConfigurationError(
+            f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}; Clew knows http/protobuf and grpc"
+        )
+    exporter: SpanExporter = module.OTLPSpanExporter()
+    return exporter
+
+
+class Fanout:
+    """Exports a batch through several exporters; a failing one does not stop the others."""
+
+    def __init__(self, exporters: Sequence[SpanExporter]) -> None:
+        self.exporters = list(exporters)
+        self.failed = 0
+        """Spans whose export an exporter did not confirm."""
+
+    def export(self, batch: Sequence[Any]) -> None:
+        """Export to each."""
+        for exporter in self.exporters:
+            with guard(f"export through {type(exporter).__name__}"):
+                result = exporter.export(batch)
+                if getattr(result, "value", 0) != 0:
+                    self.failed += len(batch)
+
+    def close(self, deadline: float) -> None:
+        """Shut each down, unless the deadline has passed."""
+        for exporter in self.exporters:
+            if time.monotonic() < deadline:
+                with guard(f"shut down {type(exporter).__name__}"):
+                    exporter.shutdown()

@@ -1,0 +1,158 @@
+"""Apply the allow-list to a finished span, on a copy.
+
+Covers name, attributes, events, links, status, trace state, resource and scope, for spans of
+every library alike. Status descriptions, exception messages and stack traces never pass:
+exceptions leave as type names.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, SpanContext, Status, TraceState
+
+from clew import semconv
+from clew.allow_list import AllowList
+from clew.rules import DROPPED, OTHER, Identifier
+
+_WORD = Identifier(128)
+_VERBS = frozenset(
+    {
+        *semconv.OPERATIONS,
+        *("decide", "run_started", "run_sealed"),
+        *("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "HTTP"),
+        *("SELECT", "INSERT", "UPDATE", "MERGE", "publish", "receive", "process", "send"),
+    }
+)
+_SCHEMAS = "https://opentelemetry.io/schemas/"
+_SAMPLING_STATE = "ot"  # the only vendor entry of a trace state that is OpenTelemetry's own
+_CACHED = 256
+
+
+class Filter:
+    """Copies finished spans, keeping what an allow-list permits. Not thread-safe: one per thread.
+
+    Args:
+        allow_list: what may leave.
+        own_resource: attributes that replace those of the same name on every resource.
+    """
+
+    def __init__(self, allow_list: AllowList, own_resource: Mapping[str, Any]) -> None:
+        self._list = allow_list
+        self._own_resource = dict(own_resource)
+        self.dropped: Counter[str] = Counter()
+        """What was kept out, by rule."""
+        self._resources: dict[int, tuple[Any, Resource]] = {}
+        self._scopes: dict[int, tuple[Any, InstrumentationScope | None]] = {}
+
+    def apply(self, span: ReadableSpan, attributes: Mapping[str, Any] | None = None) -> ReadableSpan:
+        """Return the copy that may leave; `attributes` stand in for the span's own."""
+        dropped: Counter[str] = Counter()
+        given = (span.attributes or {}) if attributes is None else attributes
+        kept = self._list.keep(given, dropped)
+        name = self._name(span.name, kept, dropped)
+        events = [self._event(event, dropped) for event in span.events] if span.events else ()
+        links = [self._link(link, dropped) for link in span.links] if span.links else ()
+        if span.status.description:
+            dropped["status_description"] += 1
+        if dropped:
+            self.dropped.update(dropped)
+            if semconv.PRIVACY_DROPPED in self._list.spans:
+                kept[semconv.PRIVACY_DROPPED] = dropped.total()
+        return ReadableSpan(
+            name=name,
+            context=_context(span.context),
+            parent=_context(span.parent),
+            resource=self._resource(span.resource),
+            attributes=kept,
+            events=events,
+            links=links,
+            kind=span.kind,
+            status=Status(span.status.status_code),
+            start_time=span.start_time,
+            end_time=span.end_time,
+            instrumentation_scope=self._scope(span.instrumentation_scope),
+        )
+
+    def _name(self, name: str, kept: Mapping[str, Any], dropped: Counter[str]) -> str:
+        """Keep the leading identifier, and further words that a kept attribute vouches for."""
+        words = name.split(" ") if isinstance(name, str) else []
+        if not words or _WORD.apply(words[0]) is DROPPED:
+            dropped["name"] += 1
+            return OTHER
+        result = [words[0]]
+        for word in words[1:]:
+            if word not in _VERBS and not any(word == value for value in kept.values()):
+                dropped["name"] += 1
+                break
+            result.append(word)
+        return " ".join(result)
+
+    def _event(self, event: Event, dropped: Counter[str]) -> Event:
+        name = _WORD.apply(event.name)
+        if name is DROPPED:
+            dropped["name"] += 1
+            name = OTHER
+        attributes = self._list.keep(event.attributes or {}, dropped)
+        return Event(name=name, attributes=attributes, timestamp=event.timestamp)
+
+    def _link(self, link: Link, dropped: Counter[str]) -> Link:
+        attributes = self._list.keep(link.attributes or {}, dropped)
+        return Link(_context(link.context) or link.context, attributes)
+
+    def _resource(self, resource: Resource) -> Resource:
+        cached = self._resources.get(id(resource))
+        if cached is not None:
+            return cached[1]
+        attributes = {**resource.attributes, **self._own_resource}
+        kept = self._list.keep_resource(attributes, self.dropped)
+        result = Resource(kept, _schema(resource.schema_url))
+        if len(self._resources) >= _CACHED:
+            self._resources.clear()
+        # The key is an address: keeping the object keeps the address from being used again.
+        self._resources[id(resource)] = (resource, result)
+        return result
+
+    def _scope(self, scope: InstrumentationScope | None) -> InstrumentationScope | None:
+        if scope is None:
+            return None
+        cached = self._scopes.get(id(scope))
+        if cached is not None:
+            return cached[1]
+        name = _WORD.apply(scope.name)
+        version = _WORD.apply(scope.version) if scope.version else None
+        result = InstrumentationScope(
+            OTHER if name is DROPPED else name,
+            None if version is DROPPED else version,
+            _schema(scope.schema_url),
+            self._list.keep(scope.attributes or {}, self.dropped),
+        )
+        if len(self._scopes) >= _CACHED:
+            self._scopes.clear()
+        self._scopes[id(scope)] = (scope, result)
+        return result
+
+
+def _schema(url: str | None) -> str | None:
+    if not url or not url.startswith(_SCHEMAS):
+        return None
+    return url if _WORD.apply(url) is not DROPPED else None
+
+
+def _context(context: SpanContext | None) -> SpanContext | None:
+    if context is None or not context.trace_state:
+        return context
+    state = context.trace_state.get(_SAMPLING_STATE)
+    pairs: Sequence[tuple[str, str]] = [(_SAMPLING_STATE, state)] if state else []
+    return SpanContext(
+        context.trace_id,
+        context.span_id,
+        context.is_remote,
+        context.trace_flags,
+        TraceState(pairs),
+    )

@@ -1,0 +1,150 @@
+"""The identity of a run's spans: segment, sequence numbers, and the stamp on foreign spans."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from clew import semconv
+from clew.ids import hex_64
+from clew.pipeline.totals import Totals
+
+_REMEMBERED = 4096
+
+
+class Segment:
+    """The part of a run that one process executes, between start or resume and its end.
+
+    Hands out `clew.seq` without gaps, remembers which are still open, and sums the totals.
+    Safe to use from several threads.
+    """
+
+    __slots__ = (
+        "_lock",
+        "_seq",
+        "carried",
+        "common",
+        "foreign_models",
+        "id",
+        "last_seq",
+        "number",
+        "open_seqs",
+        "pending",
+        "restart",
+        "run_id",
+        "sealed",
+        "totals",
+        "trace_id",
+    )
+
+    def __init__(
+        self,
+        run_id: uuid.UUID,
+        *,
+        number: int = 1,
+        restart: bool = False,
+        carried: Totals | None = None,
+    ) -> None:
+        self.run_id = run_id
+        self.trace_id = run_id.int
+        self.id = hex_64()
+        self.number = number
+        self.restart = restart
+        self.carried = carried or Totals()
+        self.totals = Totals()
+        self.pending: list[Any] = []
+        """Rounds whose cost waits for the prices to be loaded."""
+        self.open_seqs: dict[int, None] = {}
+        self.foreign_models: set[int] = set()
+        """Span ids of foreign spans under which a round of ours opened."""
+        self.last_seq = 0
+        self.sealed = False
+        self._seq = itertools.count(1)
+        self._lock = threading.RLock()
+        self.common: dict[str, Any] = {
+            semconv.RUN_ID: str(run_id),
+            semconv.SEGMENT_ID: self.id,
+            semconv.SEGMENT: number,
+        }
+
+    def next_seq(self) -> int:
+        """Hand out the next sequence number; it stays open until `ended`."""
+        with self._lock:
+            seq = self.last_seq = next(self._seq)
+            self.open_seqs[seq] = None
+        return seq
+
+    def ended(self, seq: int) -> None:
+        """Note that the span with this number has ended."""
+        self.open_seqs.pop(seq, None)
+
+    def count(self, **amounts: int) -> None:
+        """Add to the counts of the totals."""
+        with self._lock:
+            for name, amount in amounts.items():
+                setattr(self.totals, name, getattr(self.totals, name) + amount)
+
+    def locked(self) -> threading.RLock:
+        """Return the lock under which the totals change."""
+        return self._lock
+
+    def cumulative(self) -> Totals:
+        """Return the totals of the run so far, earlier segments included."""
+        with self._lock:
+            return self.carried.plus(self.totals)
+
+
+class Segments:
+    """The segments of this process: open ones by trace id, and how often a run id was used."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, Segment] = {}
+        self._used: OrderedDict[int, int] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def open(
+        self, run_id: uuid.UUID, *, number: int | None = None, carried: Totals | None = None
+    ) -> Segment:
+        """Open a segment; without a number, a run id used before restarts the run.
+
+        Args:
+            run_id: the run.
+            number: the segment's number where a reference tells it.
+            carried: totals of the earlier segments.
+        """
+        with self._lock:
+            used = self._used.pop(run_id.int, 0)
+            restart = number is None and used > 0
+            number = number or used + 1
+            self._used[run_id.int] = max(number, used)
+            if len(self._used) > _REMEMBERED:
+                self._used.popitem(last=False)
+        segment = Segment(run_id, number=number, restart=restart, carried=carried)
+        self._open[segment.trace_id] = segment
+        return segment
+
+    def close(self, segment: Segment) -> None:
+        """Forget a sealed segment, unless a later one of the same run has taken its place."""
+        if self._open.get(segment.trace_id) is segment:
+            del self._open[segment.trace_id]
+
+    def of_trace(self, trace_id: int) -> Segment | None:
+        """Return the open segment of a trace."""
+        return self._open.get(trace_id)
+
+    def clear(self) -> None:
+        """Forget everything (in a forked child: the runs belong to the parent)."""
+        self._open.clear()
+        self._used.clear()
+
+
+def foreign_stamp(segment: Segment, seq: int, agent_id: str | None) -> Mapping[str, Any]:
+    """Return the identity attributes for a span of another library in a run's trace."""
+    stamp = {**segment.common, semconv.SEQ: seq}
+    if agent_id is not None:
+        stamp[semconv.AGENT_ID] = agent_id
+    return stamp

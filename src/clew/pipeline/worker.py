@@ -1,0 +1,221 @@
+"""The export thread: a bounded queue, timers, and calls put off from the caller's path.
+
+Nothing here blocks or takes a lock on the caller's side, so that it may be called from a
+finaliser: the queue is a deque, and waking is the release of a lock used as a semaphore.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from clew._guard import guard
+
+THREAD_NAME = "clew-export"
+
+
+class Exporting(Protocol):
+    """Takes a batch of finished spans, on the export thread."""
+
+    def export(self, batch: list[Any]) -> None:
+        """Export the batch; may raise."""
+        ...
+
+    def close(self, deadline: float) -> None:
+        """Release what the exporting holds, before the monotonic time `deadline`."""
+        ...
+
+
+class Worker:
+    """One daemon thread that exports what was submitted.
+
+    Args:
+        exporting: what to do with a batch.
+        queue_size: spans kept at the most; further ones are dropped and counted, except those
+            that an auditor needs, for which there is as much room again.
+        batch_size: spans exported together.
+        delay: seconds that a span waits at the most.
+    """
+
+    def __init__(
+        self, exporting: Exporting, *, queue_size: int, batch_size: int, delay: float
+    ) -> None:
+        self._exporting = exporting
+        self._queue_size = queue_size
+        self._batch_size = batch_size
+        self._delay = delay
+        self.dropped = 0
+        self._queue: deque[Any] = deque()
+        self._soon: deque[Callable[[], None]] = deque()
+        self._timers: list[tuple[float, int, Callable[[], None], bool]] = []
+        self._timer_ids = itertools.count()
+        self._timer_lock = threading.Lock()
+        self._wake = threading.Lock()
+        self._wake.acquire()
+        self._flushes: deque[threading.Event] = deque()
+        self._stopping = False
+        self._now = False
+        self._thread: threading.Thread | None = None
+        self._start_lock = threading.Lock()
+        if hasattr(os, "register_at_fork"):
+            me = weakref.ref(self)
+            os.register_at_fork(after_in_child=lambda: _after_fork(me))
+
+    # --- from any thread, never blocking -----------------------------------------------------
+
+    def submit(self, span: Any, *, important: bool = False, now: bool = False) -> None:
+        """Queue a finished span; `now` wakes the thread at once."""
+        waiting = len(self._queue)
+        if waiting >= self._queue_size and not (important and waiting < 2 * self._queue_size):
+            self.dropped += 1
+            return
+        self._queue.append(span)
+        if now:
+            self._now = True
+            self.wake()
+        elif waiting + 1 >= self._batch_size:
+            self.wake()
+        if self._thread is None:
+            self.start()
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Run `call` on the export thread within its delay (at most a second)."""
+        self._soon.append(call)
+
+    def call_later(
+        self, seconds: float, call: Callable[[], None], *, at_shutdown: bool = False
+    ) -> None:
+        """Run `call` on the export thread after a while; at shutdown at once, if asked for."""
+        with self._timer_lock:
+            when = time.monotonic() + seconds
+            heapq.heappush(self._timers, (when, next(self._timer_ids), call, at_shutdown))
+        if self._thread is None:
+            self.start()
+
+    def wake(self) -> None:
+        """Let the thread look at its queue now."""
+        try:
+            self._wake.release()
+        except RuntimeError:  # it is awake already
+            return
+
+    # --- life ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread, once."""
+        with self._start_lock:
+            if self._thread is not None or self._stopping:
+                return
+            self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
+            with guard("start the export thread"):
+                self._thread.start()
+
+    def flush(self, timeout: float) -> bool:
+        """Export what was submitted until now; tell whether that was done in time."""
+        if self._thread is None or not self._thread.is_alive():
+            return not self._queue
+        done = threading.Event()
+        self._flushes.append(done)
+        self.wake()
+        return done.wait(timeout)
+
+    def shutdown(self, timeout: float) -> int:
+        """Run the timers that ask for it, export the rest, stop; return how many were left."""
+        deadline = time.monotonic() + timeout
+        self._stopping = True
+        thread = self._thread
+        if thread is not None and thread.is_alive():
+            self.wake()
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, timeout * 0.8))
+        self._exporting.close(deadline)
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return len(self._queue)
+
+    def waiting(self) -> int:
+        """Return how many finished spans wait."""
+        return len(self._queue)
+
+    # --- on the export thread --------------------------------------------------------------------
+
+    def _run(self) -> None:
+        last_export = time.monotonic()
+        while True:
+            self._wake.acquire(timeout=self._patience(last_export))
+            flushes = [self._flushes.popleft() for _ in range(len(self._flushes))]
+            self._run_due()
+            stopping = self._stopping
+            due = self._now or time.monotonic() - last_export >= self._delay
+            if flushes or stopping or due or len(self._queue) >= self._batch_size:
+                self._now = False
+                self._drain()
+                last_export = time.monotonic()
+            for done in flushes:
+                done.set()
+            if stopping:
+                self._run_due(everything=True)
+                self._drain()
+                return
+
+    def _patience(self, last_export: float) -> float:
+        now = time.monotonic()
+        wait = min(1.0, self._delay)
+        if self._queue:
+            wait = min(wait, last_export + self._delay - now)
+        with self._timer_lock:
+            if self._timers:
+                wait = min(wait, self._timers[0][0] - now)
+        return max(0.001, wait)
+
+    def _run_due(self, *, everything: bool = False) -> None:
+        for _ in range(len(self._soon)):
+            call = self._soon.popleft()
+            with guard("run a deferred call"):
+                call()
+        while True:
+            with self._timer_lock:
+                if not self._timers:
+                    return
+                when, _, call, at_shutdown = self._timers[0]
+                if not everything and when > time.monotonic():
+                    return
+                heapq.heappop(self._timers)
+            if everything and not at_shutdown and when > time.monotonic():
+                continue
+            with guard("run a timer"):
+                call()
+
+    def _drain(self) -> None:
+        while self._queue:
+            batch: list[Any] = []
+            while self._queue and len(batch) < self._batch_size:
+                batch.append(self._queue.popleft())
+            with guard("export spans"):
+                self._exporting.export(batch)
+
+    def reset_after_fork(self) -> None:
+        """Start anew in a forked child: the parent exports what the parent had queued."""
+        self._queue.clear()
+        self._soon.clear()
+        self._timers.clear()
+        self._flushes.clear()
+        self._thread = None
+        self._timer_lock = threading.Lock()
+        self._start_lock = threading.Lock()
+        self._wake = threading.Lock()
+        self._wake.acquire()
+
+
+def _after_fork(reference: weakref.ref[Worker]) -> None:
+    worker = reference()
+    if worker is not None:
+        with guard("restart after a fork"):
+            worker.reset_after_fork()

@@ -1,0 +1,194 @@
+"""Value rules: what an allowed attribute may hold.
+
+A key on the allow-list has one rule. A rule takes a value and answers with the value to keep,
+or `DROPPED`. Rules never raise and never look at anything but the value.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, Final, Protocol, cast
+
+OTHER: Final = "_OTHER"
+"""Stands for a value outside a closed set (the conventions' own catch-all)."""
+
+
+class _Dropped:
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "DROPPED"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+DROPPED: Final = _Dropped()
+"""A rule's answer for a value that may not pass."""
+
+
+class Rule(Protocol):
+    """One value rule; `name` is what is counted and shown when it drops something."""
+
+    @property
+    def name(self) -> str:
+        """The rule's name, for counters and `clew policy`."""
+        ...
+
+    def apply(self, value: Any) -> Any:
+        """Return the value to keep, or `DROPPED`."""
+        ...
+
+
+_IDENTIFIER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+=~#-]*")
+_HEX = re.compile(r"[0-9a-f]+")
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+class Identifier:
+    """ASCII letters, digits and `_ . : / @ + = ~ # -`, no spaces, at most `max_length` long."""
+
+    __slots__ = ("_known", "max_length")
+    name = "identifier"
+
+    def __init__(self, max_length: int = 128) -> None:
+        self.max_length = max_length
+        self._known: dict[str, None] = {}
+
+    def apply(self, value: Any) -> Any:
+        """Keep a string that is an identifier."""
+        if type(value) is not str:
+            return DROPPED
+        if value in self._known:
+            return value
+        if len(value) > self.max_length or not _IDENTIFIER.fullmatch(value):
+            return DROPPED
+        if len(self._known) < 1024:
+            self._known[value] = None
+        return value
+
+
+class Opaque(Identifier):
+    """An identifier with many distinct values (response ids, call ids): not remembered."""
+
+    __slots__ = ()
+
+    def apply(self, value: Any) -> Any:
+        """Keep a string that is an identifier."""
+        if (
+            type(value) is str
+            and len(value) <= self.max_length
+            and _IDENTIFIER.fullmatch(value) is not None
+        ):
+            return value
+        return DROPPED
+
+
+class Hex:
+    """Lower-case hexadecimal digits."""
+
+    __slots__ = ("max_length",)
+    name = "hex"
+
+    def __init__(self, max_length: int = 64) -> None:
+        self.max_length = max_length
+
+    def apply(self, value: Any) -> Any:
+        """Keep a string of hexadecimal digits."""
+        if type(value) is str and len(value) <= self.max_length and _HEX.fullmatch(value):
+            return value
+        return DROPPED
+
+
+class Uuid:
+    """A lower-case uuid with dashes."""
+
+    __slots__ = ()
+    name = "uuid"
+
+    def apply(self, value: Any) -> Any:
+        """Keep a uuid in its canonical form."""
+        return value if type(value) is str and _UUID.fullmatch(value) else DROPPED
+
+
+class Closed:
+    """One of a fixed set of strings; `other`, when given, replaces every other string."""
+
+    __slots__ = ("other", "values")
+    name = "closed_set"
+
+    def __init__(self, *values: str, other: str | None = None) -> None:
+        self.values = frozenset(values)
+        self.other = other
+
+    def apply(self, value: Any) -> Any:
+        """Keep a member of the set."""
+        if type(value) is not str:
+            return DROPPED
+        if value in self.values or value == self.other:
+            return value
+        return DROPPED if self.other is None else self.other
+
+
+class Number:
+    """An integer or a finite float within bounds."""
+
+    __slots__ = ("high", "low")
+    name = "number_range"
+
+    def __init__(self, low: float = 0, high: float = 2**63 - 1) -> None:
+        self.low = low
+        self.high = high
+
+    def apply(self, value: Any) -> Any:
+        """Keep a number within the bounds."""
+        kind = type(value)
+        if kind is int or (kind is float and math.isfinite(value)):
+            return value if self.low <= value <= self.high else DROPPED
+        return DROPPED
+
+
+class Flag:
+    """True or false."""
+
+    __slots__ = ()
+    name = "flag"
+
+    def apply(self, value: Any) -> Any:
+        """Keep a boolean."""
+        return value if type(value) is bool else DROPPED
+
+
+class Each:
+    """A sequence, each entry of which obeys `rule`; `fill` stands in for those that do not."""
+
+    __slots__ = ("fill", "max_items", "rule")
+
+    def __init__(self, rule: Rule, *, max_items: int = 256, fill: str | None = None) -> None:
+        self.rule = rule
+        self.max_items = max_items
+        self.fill = fill
+
+    @property
+    def name(self) -> str:
+        """The rule's name, with the entries' rule."""
+        return f"each_{self.rule.name}"
+
+    def apply(self, value: Any) -> Any:
+        """Keep the sequence (as a tuple) when every entry obeys the rule or can be filled in."""
+        if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+            return DROPPED
+        entries = cast("Sequence[Any]", value)
+        if len(entries) > self.max_items:
+            return DROPPED
+        kept: list[Any] = []
+        for entry in entries:
+            result = self.rule.apply(entry)
+            if result is DROPPED:
+                if self.fill is None:
+                    return DROPPED
+                result = self.fill
+            kept.append(result)
+        return tuple(kept)

@@ -1,0 +1,469 @@
+"""Every attribute and metric name that Clew writes, spelled once, with its value rule.
+
+GenAI names come from the OpenTelemetry GenAI conventions
+(https://github.com/open-telemetry/semantic-conventions-genai), written as literals because the
+Python constants are frozen and deprecated. What the conventions lack is under `clew.`.
+
+`RULES` is the default allow-list: a key that is not in it never leaves the process.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from clew.rules import Closed, Each, Flag, Hex, Identifier, Number, Opaque, Rule, Uuid
+
+CONTRACT_VERSION: Final = "1"
+SCOPE: Final = "clew"
+
+# --- GenAI conventions -------------------------------------------------------------------------
+OPERATION: Final = "gen_ai.operation.name"
+PROVIDER: Final = "gen_ai.provider.name"
+REQUEST_MODEL: Final = "gen_ai.request.model"
+REQUEST_MAX_TOKENS: Final = "gen_ai.request.max_tokens"
+REQUEST_TEMPERATURE: Final = "gen_ai.request.temperature"
+REQUEST_TOP_P: Final = "gen_ai.request.top_p"
+REQUEST_TOP_K: Final = "gen_ai.request.top_k"
+REQUEST_FREQUENCY_PENALTY: Final = "gen_ai.request.frequency_penalty"
+REQUEST_PRESENCE_PENALTY: Final = "gen_ai.request.presence_penalty"
+REQUEST_SEED: Final = "gen_ai.request.seed"
+REQUEST_CHOICE_COUNT: Final = "gen_ai.request.choice.count"
+REQUEST_STREAM: Final = "gen_ai.request.stream"
+REQUEST_REASONING_LEVEL: Final = "gen_ai.request.reasoning.level"
+REQUEST_PREVIOUS_RESPONSE_ID: Final = "gen_ai.request.previous_response.id"
+REQUEST_ENCODING_FORMATS: Final = "gen_ai.request.encoding_formats"
+REQUEST_SERVICE_TIER: Final = "openai.request.service_tier"
+RESPONSE_SERVICE_TIER: Final = "openai.response.service_tier"
+RESPONSE_SYSTEM_FINGERPRINT: Final = "openai.response.system_fingerprint"
+OUTPUT_TYPE: Final = "gen_ai.output.type"
+RESPONSE_ID: Final = "gen_ai.response.id"
+RESPONSE_MODEL: Final = "gen_ai.response.model"
+RESPONSE_FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
+RESPONSE_TIME_TO_FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
+USAGE_INPUT: Final = "gen_ai.usage.input_tokens"
+USAGE_OUTPUT: Final = "gen_ai.usage.output_tokens"
+USAGE_CACHE_READ: Final = "gen_ai.usage.cache_read.input_tokens"
+USAGE_CACHE_WRITE: Final = "gen_ai.usage.cache_write.input_tokens"
+USAGE_REASONING: Final = "gen_ai.usage.reasoning.output_tokens"
+USAGE_AUDIO_INPUT: Final = "gen_ai.usage.audio.input_tokens"
+USAGE_AUDIO_OUTPUT: Final = "gen_ai.usage.audio.output_tokens"
+USAGE_IMAGE_INPUT: Final = "gen_ai.usage.image.input_tokens"
+USAGE_IMAGE_OUTPUT: Final = "gen_ai.usage.image.output_tokens"
+CONVERSATION_ID: Final = "gen_ai.conversation.id"
+AGENT_NAME: Final = "gen_ai.agent.name"
+TOOL_NAME: Final = "gen_ai.tool.name"
+TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
+TOOL_TYPE: Final = "gen_ai.tool.type"
+EMBEDDINGS_DIMENSIONS: Final = "gen_ai.embeddings.dimension.count"
+ERROR_TYPE: Final = "error.type"
+SERVER_ADDRESS: Final = "server.address"
+SERVER_PORT: Final = "server.port"
+HTTP_STATUS: Final = "http.response.status_code"
+HTTP_RESEND_COUNT: Final = "http.request.resend_count"
+EXCEPTION_TYPE: Final = "exception.type"
+
+# --- Identity: on every span of a run ------------------------------------------------------------
+RUN_ID: Final = "clew.run.id"
+SEGMENT_ID: Final = "clew.segment.id"
+SEGMENT: Final = "clew.segment"
+SEQ: Final = "clew.seq"
+AGENT_ID: Final = "clew.agent.id"
+ROUND: Final = "clew.round"
+
+# --- Run ------------------------------------------------------------------------------------------
+RUN_ROOT: Final = "clew.run.root"
+RUN_STATUS: Final = "clew.run.status"
+RUN_TERMINATION_REASON: Final = "clew.run.termination_reason"
+RUN_PARENT_ID: Final = "clew.run.parent_id"
+RUN_KIND: Final = "clew.run.kind"
+RUN_EVENT: Final = "clew.run.event"
+RUN_OPEN_SEQS: Final = "clew.run.open_seqs"
+SEGMENT_RESTART: Final = "clew.segment.restart"
+CAPTURE_LEVEL: Final = "clew.capture.level"
+ACTOR: Final = "clew.actor"
+TENANT: Final = "clew.tenant"
+CONFIGURATION: Final = "clew.configuration"
+DATA_CLASS: Final = "clew.data_class"
+TRIGGER: Final = "clew.trigger"
+MESSAGE_ID: Final = "clew.message.id"
+RUN_ID_GIVEN: Final = "clew.run.id.given"
+DIGEST_KEY_ID: Final = "clew.digest.key_id"
+
+TOTALS: Final = (
+    "rounds",
+    "tool_calls",
+    "decisions",
+    "denials",
+    "rounds_unpriced",
+    "rounds_without_usage",
+    "usage.input_tokens",
+    "usage.output_tokens",
+    "usage.cache_read_tokens",
+    "usage.cache_write_tokens",
+    "usage.reasoning_tokens",
+    "cost.usd",
+    "cost.status",
+)
+"""Suffixes of the totals, under `clew.run.` (cumulative) and `clew.segment.` (this segment's)."""
+
+# --- Seal -----------------------------------------------------------------------------------------
+SEAL_SPANS: Final = "clew.seal.spans"
+SEAL_OPEN_SEQS: Final = "clew.seal.open_seqs"
+SEAL_LAST_SEQ: Final = "clew.seal.last_seq"
+
+# --- Round, hop, call -------------------------------------------------------------------------------
+ATTEMPTS: Final = "clew.attempts"
+ATTEMPT_GROUPED: Final = "clew.attempt.grouped"
+ATTEMPT_WAIT_MS: Final = "clew.attempt.wait_ms"
+COST_USD: Final = "clew.cost.usd"
+COST_INPUT_USD: Final = "clew.cost.input.usd"
+COST_OUTPUT_USD: Final = "clew.cost.output.usd"
+COST_CACHE_READ_USD: Final = "clew.cost.cache_read.usd"
+COST_CACHE_WRITE_USD: Final = "clew.cost.cache_write.usd"
+COST_TOOLS_USD: Final = "clew.cost.tools.usd"
+COST_LIST_USD: Final = "clew.cost.list.usd"
+COST_STATUS: Final = "clew.cost.status"
+COST_MISSING: Final = "clew.cost.missing"
+PRICE_SOURCE: Final = "clew.price.source"
+PRICE_VERSION: Final = "clew.price.version"
+PRICE_MODEL: Final = "clew.price.model"
+USAGE_SOURCE: Final = "clew.usage.source"
+USAGE_MISMATCH: Final = "clew.usage.mismatch"
+STREAM_OUTCOME: Final = "clew.stream.outcome"
+STREAM_CHUNKS: Final = "clew.stream.chunks"
+STREAM_RESUMED: Final = "clew.stream.resumed"
+REQUEST_MESSAGES: Final = "clew.request.messages"
+REQUEST_TOOLS: Final = "clew.request.tools"
+REQUEST_BYTES: Final = "clew.request.bytes"
+RESPONSE_BYTES: Final = "clew.response.bytes"
+RESPONSE_TOOL_CALL_IDS: Final = "clew.response.tool_call.ids"
+RESPONSE_TOOL_CALL_NAMES: Final = "clew.response.tool_call.names"
+RESPONSE_TOOL_CALL_DIGESTS: Final = "clew.response.tool_call.digests"
+SERVED_PROVIDER: Final = "clew.response.provider"
+AGGREGATE: Final = "clew.aggregate"
+DECISIONS: Final = "clew.decisions"
+DENIALS: Final = "clew.denials"
+
+# --- Tool call --------------------------------------------------------------------------------------
+TOOL_OUTCOME: Final = "clew.tool.outcome"
+TOOL_EFFECT: Final = "clew.tool.effect"
+TOOL_ARGUMENTS_BYTES: Final = "clew.tool.arguments.bytes"
+TOOL_RESULT_BYTES: Final = "clew.tool.result.bytes"
+TOOL_INFERRED: Final = "clew.tool.inferred"
+TOOL_NAME_DIGEST: Final = "clew.tool.name.digest"
+
+# --- Decision ---------------------------------------------------------------------------------------
+DECISION_ID: Final = "clew.decision.id"
+DECISION_GATE: Final = "clew.decision.gate"
+DECISION_OUTCOME: Final = "clew.decision.outcome"
+DECISION_REASON: Final = "clew.decision.reason"
+DECISION_POLICY: Final = "clew.decision.policy"
+DECISION_POLICY_VERSION: Final = "clew.decision.policy_version"
+DECISION_ENFORCED: Final = "clew.decision.enforced"
+DECISION_EXECUTED: Final = "clew.decision.executed"
+DECISION_SUBJECT: Final = "clew.decision.subject"
+DECISION_SUBJECT_DIGEST: Final = "clew.decision.subject.digest"
+DECISION_BY: Final = "clew.decision.by"
+DECISION_PROPOSED_AT: Final = "clew.decision.proposed_at"
+DECISION_DECIDED_AT: Final = "clew.decision.decided_at"
+DECISION_WAIT_MS: Final = "clew.decision.wait_ms"
+DECISION_TRUST_ZONE: Final = "clew.decision.trust_zone"
+DECISION_DATA_CLASS: Final = "clew.decision.data_class"
+
+PRIVACY_DROPPED: Final = "clew.privacy.dropped"
+
+# --- Closed sets --------------------------------------------------------------------------------------
+RUN_STATUSES: Final = (
+    "running",
+    "completed",
+    "failed",
+    "cancelled",
+    "waiting_for_approval",
+    "waiting_for_input",
+)
+TERMINATION_REASONS: Final = (
+    "completed",
+    "error",
+    "max_rounds",
+    "budget_exhausted",
+    "policy_denied",
+    "approval_denied",
+    "provider_failed",
+    "retries_exhausted",
+    "cancelled",
+    "context_truncated",
+)
+COST_STATUSES: Final = ("priced", "provider_reported", "partial", "unpriced", "unknown")
+STREAM_OUTCOMES: Final = (
+    "complete",
+    "closed",
+    "abandoned",
+    "cancelled",
+    "timeout",
+    "failed",
+    "held",
+)
+FINISH_REASONS: Final = ("stop", "length", "content_filter", "tool_call", "compaction", "error")
+TOOL_OUTCOMES: Final = (
+    "ok",
+    "error",
+    "denied",
+    "not_offered",
+    "unknown",
+    "timeout",
+    "cancelled",
+    "awaiting_approval",
+    "awaiting_input",
+)
+TOOL_EFFECTS: Final = ("read_only", "idempotent_write", "non_idempotent_write")
+DECISION_OUTCOMES: Final = ("allow", "deny", "require_approval", "redact", "retry")
+DECIDERS: Final = ("policy", "self", "second_person", "initiator_unknown", "unresolved")
+GATES: Final = (
+    "budget",
+    "tool",
+    "guardrail_input",
+    "guardrail_output",
+    "context",
+    "approval",
+    "rate",
+    "circuit",
+    "capture",
+)
+OPERATIONS: Final = (
+    "chat",
+    "generate_content",
+    "text_completion",
+    "embeddings",
+    "rerank",
+    "image_generation",
+    "transcription",
+    "speech",
+    "count_tokens",
+    "moderation",
+    "ocr",
+    "compaction",
+    "create_cache",
+    "invoke_agent",
+    "invoke_workflow",
+    "create_agent",
+    "execute_tool",
+    "retrieval",
+    "fetch_response",
+    "plan",
+    "unknown",
+)
+CAPTURE_LEVELS: Final = ("none", "metadata", "redacted", "full")
+
+_name = Identifier(128)
+_model = Identifier(256)
+_id = Opaque(256)
+_count = Number(0)
+_flag = Flag()
+_money = Number(0, 1e12)
+_fine = Number(-1e6, 1e6)
+_host = Identifier(253)
+_time = Number(0)
+
+
+def _totals() -> dict[str, Rule]:
+    rules: dict[str, Rule] = {}
+    for prefix in ("clew.run.", "clew.segment."):
+        for total in TOTALS:
+            rules[prefix + total] = _count
+        rules[prefix + "cost.usd"] = _money
+        rules[prefix + "cost.status"] = Closed(*COST_STATUSES)
+    return rules
+
+
+RULES: Final[dict[str, Rule]] = {
+    OPERATION: Closed(*OPERATIONS, other="_OTHER"),
+    PROVIDER: _name,
+    REQUEST_MODEL: _model,
+    REQUEST_MAX_TOKENS: _count,
+    REQUEST_TEMPERATURE: _fine,
+    REQUEST_TOP_P: _fine,
+    REQUEST_TOP_K: _fine,
+    REQUEST_FREQUENCY_PENALTY: _fine,
+    REQUEST_PRESENCE_PENALTY: _fine,
+    REQUEST_SEED: Number(-(2**63)),
+    REQUEST_CHOICE_COUNT: _count,
+    REQUEST_STREAM: _flag,
+    REQUEST_REASONING_LEVEL: Identifier(32),
+    REQUEST_PREVIOUS_RESPONSE_ID: _id,
+    REQUEST_ENCODING_FORMATS: Each(Identifier(32)),
+    REQUEST_SERVICE_TIER: Identifier(32),
+    RESPONSE_SERVICE_TIER: Identifier(32),
+    RESPONSE_SYSTEM_FINGERPRINT: _id,
+    OUTPUT_TYPE: Closed("text", "json", "image", "speech"),
+    RESPONSE_ID: _id,
+    RESPONSE_MODEL: _model,
+    RESPONSE_FINISH_REASONS: Each(Closed(*FINISH_REASONS, other="_OTHER")),
+    RESPONSE_TIME_TO_FIRST_CHUNK: Number(0, 1e6),
+    USAGE_INPUT: _count,
+    USAGE_OUTPUT: _count,
+    USAGE_CACHE_READ: _count,
+    USAGE_CACHE_WRITE: _count,
+    "gen_ai.usage.cache_creation.input_tokens": _count,
+    USAGE_REASONING: _count,
+    USAGE_AUDIO_INPUT: _count,
+    USAGE_AUDIO_OUTPUT: _count,
+    USAGE_IMAGE_INPUT: _count,
+    USAGE_IMAGE_OUTPUT: _count,
+    CONVERSATION_ID: _id,
+    AGENT_NAME: _name,
+    TOOL_NAME: _name,
+    TOOL_CALL_ID: _id,
+    TOOL_TYPE: Closed("function", "extension", "datastore"),
+    EMBEDDINGS_DIMENSIONS: _count,
+    ERROR_TYPE: _name,
+    SERVER_ADDRESS: _host,
+    SERVER_PORT: Number(0, 65535),
+    HTTP_STATUS: Number(100, 999),
+    HTTP_RESEND_COUNT: _count,
+    EXCEPTION_TYPE: _name,
+    RUN_ID: Uuid(),
+    SEGMENT_ID: Hex(16),
+    SEGMENT: Number(1),
+    SEQ: Number(1),
+    AGENT_ID: Hex(16),
+    ROUND: Number(1),
+    RUN_ROOT: _flag,
+    RUN_STATUS: Closed(*RUN_STATUSES),
+    RUN_TERMINATION_REASON: Closed(*TERMINATION_REASONS),
+    RUN_PARENT_ID: Uuid(),
+    RUN_KIND: _name,
+    RUN_EVENT: Closed("started", "sealed", "heartbeat"),
+    RUN_OPEN_SEQS: Each(Number(1)),
+    SEGMENT_RESTART: _flag,
+    CAPTURE_LEVEL: Closed(*CAPTURE_LEVELS),
+    ACTOR: Hex(64),
+    TENANT: _name,
+    CONFIGURATION: _name,
+    DATA_CLASS: _name,
+    TRIGGER: _name,
+    MESSAGE_ID: _id,
+    RUN_ID_GIVEN: _id,
+    DIGEST_KEY_ID: Hex(16),
+    SEAL_SPANS: _count,
+    SEAL_OPEN_SEQS: Each(Number(1), max_items=100_000),
+    SEAL_LAST_SEQ: _count,
+    ATTEMPTS: Number(1),
+    ATTEMPT_GROUPED: _flag,
+    ATTEMPT_WAIT_MS: Number(0, 1e12),
+    COST_USD: _money,
+    COST_INPUT_USD: _money,
+    COST_OUTPUT_USD: _money,
+    COST_CACHE_READ_USD: _money,
+    COST_CACHE_WRITE_USD: _money,
+    COST_TOOLS_USD: _money,
+    COST_LIST_USD: _money,
+    COST_STATUS: Closed(*COST_STATUSES),
+    COST_MISSING: Each(_name),
+    PRICE_SOURCE: _name,
+    PRICE_VERSION: _name,
+    PRICE_MODEL: _model,
+    USAGE_SOURCE: Closed("reported", "absent"),
+    USAGE_MISMATCH: _flag,
+    STREAM_OUTCOME: Closed(*STREAM_OUTCOMES),
+    STREAM_CHUNKS: _count,
+    STREAM_RESUMED: _flag,
+    REQUEST_MESSAGES: _count,
+    REQUEST_TOOLS: _count,
+    REQUEST_BYTES: _count,
+    RESPONSE_BYTES: _count,
+    RESPONSE_TOOL_CALL_IDS: Each(_id, fill="_OTHER"),
+    RESPONSE_TOOL_CALL_NAMES: Each(_name, fill="_OTHER"),
+    RESPONSE_TOOL_CALL_DIGESTS: Each(Hex(64), fill="_OTHER"),
+    SERVED_PROVIDER: _name,
+    AGGREGATE: _flag,
+    DECISIONS: _count,
+    DENIALS: _count,
+    TOOL_OUTCOME: Closed(*TOOL_OUTCOMES),
+    TOOL_EFFECT: Closed(*TOOL_EFFECTS),
+    TOOL_ARGUMENTS_BYTES: _count,
+    TOOL_RESULT_BYTES: _count,
+    TOOL_INFERRED: _flag,
+    TOOL_NAME_DIGEST: Hex(64),
+    DECISION_ID: Hex(32),
+    DECISION_GATE: _name,
+    DECISION_OUTCOME: Closed(*DECISION_OUTCOMES),
+    DECISION_REASON: Identifier(64),
+    DECISION_POLICY: _name,
+    DECISION_POLICY_VERSION: Identifier(64),
+    DECISION_ENFORCED: _flag,
+    DECISION_EXECUTED: _flag,
+    DECISION_SUBJECT: _model,
+    DECISION_SUBJECT_DIGEST: Hex(64),
+    DECISION_BY: Closed(*DECIDERS),
+    DECISION_PROPOSED_AT: _time,
+    DECISION_DECIDED_AT: _time,
+    DECISION_WAIT_MS: Number(0, 1e12),
+    DECISION_TRUST_ZONE: _name,
+    DECISION_DATA_CLASS: _name,
+    PRIVACY_DROPPED: _count,
+    **_totals(),
+}
+"""Keys that may leave on a span, an event or a link, each with the rule for its value."""
+
+FOREIGN_RULES: Final[dict[str, Rule]] = {
+    "author": _name,
+    "db.collection.name": _name,
+    "db.namespace": _name,
+    "db.operation.name": _name,
+    "db.system": _name,
+    "db.system.name": _name,
+    "http.method": Identifier(16),
+    "http.request.method": Identifier(16),
+    "http.status_code": Number(100, 999),
+    "max_tokens": _count,
+    "mcp.method.name": _name,
+    "mcp.protocol.version": _name,
+    "mcp.session.id": _id,
+    "messaging.operation.name": _name,
+    "messaging.system": _name,
+    "network.protocol.name": _name,
+    "network.protocol.version": Identifier(16),
+    "network.transport": Identifier(16),
+    "rpc.method": _name,
+    "rpc.service": _name,
+    "rpc.system": _name,
+    "session.id": _id,
+    "thread.id": Number(0),
+    "url.scheme": Identifier(16),
+}
+"""Keys of other instrumentations that carry no content, so that their spans stay readable."""
+
+RESOURCE_RULES: Final[dict[str, Rule]] = {
+    "cloud.availability_zone": _name,
+    "cloud.platform": _name,
+    "cloud.provider": _name,
+    "cloud.region": _name,
+    "container.id": _id,
+    "deployment.environment": _name,
+    "deployment.environment.name": _name,
+    "host.arch": _name,
+    "host.id": _id,
+    "host.name": _host,
+    "k8s.cluster.name": _name,
+    "k8s.container.name": _name,
+    "k8s.deployment.name": _name,
+    "k8s.namespace.name": _name,
+    "k8s.node.name": _host,
+    "k8s.pod.name": _host,
+    "k8s.pod.uid": _id,
+    "os.type": _name,
+    "process.pid": Number(0),
+    "process.runtime.name": _name,
+    "process.runtime.version": _name,
+    "service.instance.id": _id,
+    "service.name": _name,
+    "service.namespace": _name,
+    "service.version": _name,
+    "telemetry.auto.version": _name,
+    "telemetry.distro.name": _name,
+    "telemetry.distro.version": _name,
+    "telemetry.sdk.language": _name,
+    "telemetry.sdk.name": _name,
+    "telemetry.sdk.version": _name,
+}
+"""Keys that may leave on a resource."""

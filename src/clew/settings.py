@@ -1,0 +1,127 @@
+"""Settings: one frozen object, and the one table of environment variables.
+
+What OpenTelemetry has a variable for is read from that (`OTEL_*`); `CLEW_*` is for the rest.
+Arguments in code win over the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+
+from clew.allow_list import AllowList
+from clew.errors import ConfigurationError
+
+
+class Variable(NamedTuple):
+    """One environment variable, the setting that it fills, and what it means."""
+
+    name: str
+    field: str
+    meaning: str
+
+
+VARIABLES: Final = (
+    Variable("OTEL_SERVICE_NAME", "service_name", "name of the service"),
+    Variable("OTEL_SDK_DISABLED", "disabled", "`true` switches Clew off"),
+    Variable("OTEL_BSP_MAX_QUEUE_SIZE", "queue_size", "finished spans kept in memory at the most"),
+    Variable("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "batch_size", "spans in one export request"),
+    Variable("OTEL_BSP_SCHEDULE_DELAY", "export_delay_ms", "milliseconds between two exports"),
+    Variable("CLEW_PROVIDER_HOSTS", "provider_hosts", "`host=provider` pairs, comma-separated"),
+    Variable("CLEW_PROPAGATE_TO", "propagate_to", "hosts that may see trace headers"),
+    Variable("CLEW_MODEL_ALIASES", "model_aliases", "`name=model` pairs for prices"),
+    Variable("CLEW_PRICES_FILE", "prices_file", "a price file of your own (JSON)"),
+    Variable("CLEW_DIGEST_KEY", "digest_key", "secret key for digests"),
+    Variable("CLEW_DATA_DIR", "data_dir", "folder of the local store"),
+    Variable("CLEW_STREAM_IDLE_SECONDS", "stream_idle_s", "an idle stream is `held` after this"),
+    Variable("CLEW_SEAL_GRACE_SECONDS", "seal_grace_s", "wait for late spans before a run is sealed"),
+    Variable("CLEW_SHUTDOWN_SECONDS", "shutdown_s", "deadline of `clew.shutdown`"),
+)
+"""Every environment variable that Clew reads itself (the exporters read the OTEL_EXPORTER_* ones)."""
+
+_LISTS = frozenset({"propagate_to"})
+_PAIRS = frozenset({"provider_hosts", "model_aliases"})
+
+
+def default_data_dir() -> Path:
+    """Return `$XDG_DATA_HOME/clew`, by default `~/.local/share/clew`."""
+    base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(base).expanduser() / "clew"
+
+
+class Settings(BaseModel):
+    """How Clew behaves in this process. Frozen; secrets are masked in `repr`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    service_name: str | None = None
+    disabled: bool = False
+    queue_size: int = Field(default=2048, ge=1)
+    batch_size: int = Field(default=512, ge=1)
+    export_delay_ms: float = Field(default=5000, gt=0)
+    """Milliseconds that a finished span waits at the most before it is exported."""
+    provider_hosts: Mapping[str, str] = Field(default_factory=dict)
+    """`gen_ai.provider.name` by host (`host` or `host:port`), for gateways and local servers."""
+    propagate_to: frozenset[str] = frozenset()
+    """Hosts to which trace headers may go."""
+    model_aliases: Mapping[str, str] = Field(default_factory=dict)
+    """Names of deployments or gateway models, each with the model whose price it has."""
+    prices_file: Path | None = None
+    digest_key: SecretStr | None = None
+    data_dir: Path = Field(default_factory=default_data_dir)
+    stream_idle_s: float = Field(default=600, gt=0)
+    seal_grace_s: float = Field(default=5, ge=0)
+    shutdown_s: float = Field(default=5, gt=0)
+    allow_list: AllowList = Field(default_factory=AllowList.default)
+
+    @classmethod
+    def from_environment(
+        cls, environ: Mapping[str, str] | None = None, **overrides: Any
+    ) -> Settings:
+        """Read the environment; keyword arguments win over it.
+
+        Raises:
+            ConfigurationError: a variable holds something that its setting cannot take.
+        """
+        environ = os.environ if environ is None else environ
+        values: dict[str, Any] = {}
+        names: dict[str, str] = {}
+        for variable in VARIABLES:
+            text = environ.get(variable.name, "").strip()
+            if text and variable.field not in overrides:
+                values[variable.field] = _parse(variable, text)
+                names[variable.field] = variable.name
+        try:
+            return cls(**values, **overrides)
+        except ValidationError as error:
+            raise ConfigurationError(_explain(error, names)) from None
+
+
+def _parse(variable: Variable, text: str) -> Any:
+    if variable.field in _LISTS:
+        return frozenset(part.strip().lower() for part in text.split(",") if part.strip())
+    if variable.field in _PAIRS:
+        pairs: dict[str, str] = {}
+        for part in filter(None, (part.strip() for part in text.split(","))):
+            key, equals, value = part.rpartition("=")
+            if not (equals and key.strip() and value.strip()):
+                raise ConfigurationError(
+                    f"{variable.name} has the entry {part!r}; write NAME=VALUE pairs, "
+                    "separated by commas"
+                )
+            pairs[key.strip()] = value.strip()
+        return pairs
+    return text
+
+
+def _explain(error: ValidationError, names: Mapping[str, str]) -> str:
+    parts: list[str] = []
+    for problem in error.errors(include_url=False, include_context=False):
+        field = str(problem["loc"][0]) if problem["loc"] else "settings"
+        given = "a secret" if field == "digest_key" else repr(problem.get("input"))
+        parts.append(f"{names.get(field, field)}: {problem['msg']} (given: {given})")
+    return "; ".join(parts)
