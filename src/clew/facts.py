@@ -88,10 +88,10 @@ class ResponseFacts(Struct, frozen=True, kw_only=True):
 
     id: str | None = None
     model: str | None = None
-    finish_reasons: tuple[str, ...] = ()
+    finish_reasons: tuple[str | None, ...] = ()
     """One per choice, in the convention's words (see `clew.dialects.finish_reasons`)."""
-    finish_reasons_raw: tuple[str, ...] = ()
-    """One per choice, in the provider's words."""
+    finish_reasons_raw: tuple[str | None, ...] = ()
+    """One per choice, in the provider's words; None where it said none."""
     tool_calls: tuple[ToolCall, ...] = ()
     usage: Usage | None = None
     error: ErrorFacts | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from clew.facts import RequestFacts, ResponseFacts
@@ -48,8 +49,14 @@ class Dialect(Protocol):
         """Read a request body. Any bytes give facts, never an exception."""
         ...
 
-    def response(self, body: bytes, status: int, route: Route) -> ResponseFacts:
-        """Read a whole response body. Any bytes give facts, never an exception."""
+    def response(
+        self, body: bytes, status: int, route: Route, headers: Mapping[str, str] | None = None
+    ) -> ResponseFacts:
+        """Read a whole response body. Any bytes give facts, never an exception.
+
+        `headers` are the response's, under any spelling of their names; some providers put an
+        error's type or token counts there.
+        """
         ...
 
     def stream(self, route: Route, content_type: str) -> StreamReader:

@@ -1,0 +1,151 @@
+"""Token counts in the OpenAI shape, with what its many speakers add to it.
+
+`prompt_tokens` (Responses: `input_tokens`) includes cached tokens and `completion_tokens`
+(`output_tokens`) includes reasoning:
+https://platform.openai.com/docs/api-reference/chat/object#chat/object-usage
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from clew.dialects._read import EMPTY, count, is_empty, loads, number
+from clew.facts import Usage
+
+_TICKS_PER_USD: Final = 10**10
+"""xAI bills in ticks: https://docs.x.ai/docs/guides/cost-tracking."""
+
+_REASONING_IN_TOTAL_ONLY: Final = frozenset(("gcp.gemini", "gcp.vertex_ai"))
+"""Providers whose OpenAI-compatible path shows thoughts in the total and nowhere else."""
+
+
+class Details(Struct, gc=False):
+    """The parts of a prompt or a completion."""
+
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    cache_creation_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    audio_tokens: int | None = None
+    image_tokens: int | None = None
+
+
+class ServerTools(Struct, gc=False):
+    """Uses of the provider's own tools."""
+
+    web_search_requests: int | None = None
+
+
+class RawUsage(Struct, gc=False):
+    """A usage object as the wire has it."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    total_tokens: int | None = None
+    prompt_tokens_details: Details | None = None
+    completion_tokens_details: Details | None = None
+    input_tokens_details: Details | None = None
+    output_tokens_details: Details | None = None
+    input_token_details: Details | None = None
+    output_token_details: Details | None = None
+    prompt_token_details: Details | None = None
+    completion_token_details: Details | None = None
+    prompt_cache_hit_tokens: int | None = None
+    cached_tokens: int | None = None
+    num_cached_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    num_search_queries: int | None = None
+    server_tool_use: ServerTools | None = None
+    server_tool_use_details: ServerTools | None = None
+    cost: msgspec.Raw = EMPTY
+    cost_in_usd_ticks: int | None = None
+
+
+_NO_DETAILS: Final = Details()
+_NO_TOOLS: Final = ServerTools()
+
+
+def usage_of(raw: RawUsage | None, provider: str | None) -> Usage | None:
+    """Return token counts under the inclusive rule; None when nothing was reported.
+
+    Where prompt + completion + reasoning is the total, the provider leaves reasoning out of the
+    completion (xAI, https://docs.x.ai/docs/guides/reasoning), so it is added to the output.
+    """
+    if raw is None:
+        return None
+    given = raw.prompt_tokens_details or raw.input_tokens_details or raw.input_token_details
+    given = given or raw.prompt_token_details or _NO_DETAILS
+    made = raw.completion_tokens_details or raw.output_tokens_details or raw.output_token_details
+    made = made or raw.completion_token_details or _NO_DETAILS
+    input_tokens = count(_first(raw.prompt_tokens, raw.input_tokens))
+    output_tokens = count(_first(raw.completion_tokens, raw.output_tokens))
+    reasoning = count(_first(made.reasoning_tokens, raw.reasoning_tokens))
+    total = count(raw.total_tokens)
+    mismatch = False
+    if total is not None and input_tokens is not None:
+        extra = total - input_tokens - (output_tokens or 0)
+        if extra and output_tokens is not None:
+            if extra == reasoning:
+                output_tokens += extra
+            elif extra > 0 and not reasoning and provider in _REASONING_IN_TOTAL_ONLY:
+                output_tokens, reasoning = output_tokens + extra, extra
+            else:
+                mismatch = True
+    tools = raw.server_tool_use or raw.server_tool_use_details or _NO_TOOLS
+    return Usage(
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cache_read_tokens=count(_cache_read(raw, given)),
+        cache_write_tokens=count(
+            _first(
+                given.cache_write_tokens,
+                given.cache_creation_tokens,
+                raw.cache_creation_input_tokens,
+            )
+        ),
+        reasoning_tokens=reasoning,
+        input_audio_tokens=count(given.audio_tokens),
+        output_audio_tokens=count(made.audio_tokens),
+        input_image_tokens=count(given.image_tokens),
+        output_image_tokens=count(made.image_tokens),
+        web_searches=count(_first(tools.web_search_requests, raw.num_search_queries)),
+        cost_usd=_cost(raw),
+        mismatch=mismatch,
+    )
+
+
+def _first(*values: int | None) -> int | None:
+    for value in values:
+        if value is not None:
+            return value
+    return None
+
+
+def _cache_read(raw: RawUsage, given: Details) -> int | None:
+    return _first(
+        given.cached_tokens,
+        raw.prompt_cache_hit_tokens,
+        raw.cached_tokens,
+        raw.num_cached_tokens,
+        raw.cache_read_input_tokens,
+    )
+
+
+def _cost(raw: RawUsage) -> float | None:
+    """What was billed: OpenRouter's number, Perplexity's object, xAI's ticks."""
+    if raw.cost_in_usd_ticks is not None:
+        return raw.cost_in_usd_ticks / _TICKS_PER_USD
+    if is_empty(raw.cost):
+        return None
+    value: Any = loads(raw.cost)
+    if isinstance(value, dict):
+        value = value.get("total_cost") if value.get("currency", "USD") == "USD" else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    cost = number(value)
+    return cost if cost is not None and cost >= 0 else None

@@ -1,0 +1,51 @@
+"""A streamed answer was asked for and a whole body came: read it when it has ended."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from clew._guard import record_failure
+from clew.facts import NO_RESPONSE, ResponseFacts
+from clew.typing import Dialect, Route
+
+MAX_BODY: Final = 16 * 1024 * 1024
+"""Bodies larger than this many bytes are not kept."""
+
+
+def is_json(content_type: str) -> bool:
+    """Tell whether a content type is JSON in one piece (not JSON lines)."""
+    kind = content_type.partition(";")[0].strip().lower()
+    return kind == "application/json" or (kind.startswith("application/") and kind[-5:] == "+json")
+
+
+class WholeBodyReader:
+    """Keeps a body up to a bound and reads it with the dialect's `response`."""
+
+    __slots__ = ("_body", "_dialect", "_route", "chunks", "started")
+
+    def __init__(self, dialect: Dialect, route: Route) -> None:
+        self.started = False
+        self.chunks = 0
+        self._body: bytearray | None = bytearray()
+        self._dialect = dialect
+        self._route = route
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the body. Never raises."""
+        if self._body is None:
+            return
+        if len(self._body) + len(data) > MAX_BODY:
+            self._body = None
+            return
+        self._body += data
+        self.started = True
+
+    def result(self) -> ResponseFacts:
+        """Return what has been learnt so far; callable at any time, more than once."""
+        if not self._body:
+            return NO_RESPONSE
+        try:
+            return self._dialect.response(bytes(self._body), 200, self._route)
+        except Exception:
+            record_failure("read a response")
+            return NO_RESPONSE

@@ -1,0 +1,362 @@
+"""Anthropic messages, on Anthropic's own API and wherever else it is served.
+
+https://docs.anthropic.com/en/api/messages, https://docs.anthropic.com/en/api/messages-streaming.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from clew.dialects._errors import error_body, error_of
+from clew.dialects._read import EMPTY, count, decode, is_empty, number, text
+from clew.dialects._sse import SseReader
+from clew.dialects._stream import QUIET, TELLS, text_holes
+from clew.dialects._whole import WholeBodyReader, is_json
+from clew.dialects.finish_reasons import finish_reasons
+from clew.facts import ErrorFacts, RequestFacts, ResponseFacts, ToolCall, Usage
+from clew.typing import Route, StreamReader
+
+# --- request ---------------------------------------------------------------------------------------
+
+
+class _Tool(Struct, gc=False):
+    name: str | None = None
+    type: str | None = None
+
+
+class _Effort(Struct, gc=False):
+    effort: str | None = None
+    format: msgspec.Raw = EMPTY
+
+
+class _Entry(Struct, gc=False):
+    pass
+
+
+class _Block(Struct, gc=False):
+    tool_use_id: str | None = None
+
+
+class _Message(Struct, gc=False):
+    content: msgspec.Raw = EMPTY
+
+
+class _Request(Struct):
+    model: str | None = None
+    stream: bool | None = None
+    messages: list[_Entry] | None = None
+    tools: list[_Tool] | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: float | None = None
+    service_tier: str | None = None
+    output_config: _Effort | None = None
+    output_format: msgspec.Raw = EMPTY
+
+
+class _Results(Struct):
+    messages: list[_Message] | None = None
+
+
+_REQUEST: Final = msgspec.json.Decoder(_Request)
+_RESULTS: Final = msgspec.json.Decoder(_Results)
+_BLOCKS: Final = msgspec.json.Decoder(list[_Block])
+
+
+def read_request(body: bytes, route: Route) -> RequestFacts:
+    """Read a messages request."""
+    request = decode(_REQUEST, body)
+    if request is None:
+        return RequestFacts(model=route.model, stream=route.stream)
+    config = request.output_config
+    json_asked = not is_empty(request.output_format) or (
+        config is not None and not is_empty(config.format)
+    )
+    tools = request.tools
+    return RequestFacts(
+        model=text(request.model) or route.model,
+        stream=bool(request.stream) or route.stream,
+        max_tokens=request.max_tokens,
+        temperature=number(request.temperature),
+        top_p=number(request.top_p),
+        top_k=number(request.top_k),
+        reasoning_level=None if config is None else text(config.effort),
+        service_tier=text(request.service_tier),
+        output_type="json" if json_asked else None,
+        messages=None if request.messages is None else len(request.messages),
+        tools=None
+        if not tools
+        else tuple([name for tool in tools if (name := tool.name or tool.type)]),
+        tool_result_ids=_tool_result_ids(body),
+    )
+
+
+def _tool_result_ids(body: bytes) -> tuple[str, ...]:
+    """Ids of the results sent; the messages are read a second time only when there are some."""
+    if b'"tool_use_id"' not in body:
+        return ()
+    results = decode(_RESULTS, body)
+    ids: list[str] = []
+    for message in results.messages or () if results is not None else ():
+        content = bytes(message.content)  # pyright: ignore[reportArgumentType]
+        if content[:1] == b"[" and b'"tool_use_id"' in content:
+            blocks = decode(_BLOCKS, content) or []
+            ids.extend([block.tool_use_id for block in blocks if block.tool_use_id])
+    return tuple(ids)
+
+
+# --- usage -----------------------------------------------------------------------------------------
+
+
+class _CacheWrites(Struct, gc=False):
+    ephemeral_1h_input_tokens: int | None = None
+
+
+class _ServerTools(Struct, gc=False):
+    web_search_requests: int | None = None
+
+
+class _OutputDetails(Struct, gc=False):
+    thinking_tokens: int | None = None
+
+
+class RawUsage(Struct):
+    """A usage object as the wire has it. `input_tokens` is the uncached part only."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation: _CacheWrites | None = None
+    server_tool_use: _ServerTools | None = None
+    output_tokens_details: _OutputDetails | None = None
+    service_tier: str | None = None
+
+    def overlay(self, later: RawUsage) -> None:
+        """Let each field that `later` reports replace the earlier report."""
+        for field in self.__struct_fields__:
+            value = getattr(later, field)
+            if value is not None:
+                setattr(self, field, value)
+
+
+def usage_of(raw: RawUsage | None) -> Usage | None:
+    """Return token counts under the inclusive rule: cache reads and writes are input.
+
+    https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching#tracking-cache-performance
+    """
+    if raw is None:
+        return None
+    uncached = count(raw.input_tokens)
+    written = count(raw.cache_creation_input_tokens)
+    read = count(raw.cache_read_input_tokens)
+    writes, tools, details = raw.cache_creation, raw.server_tool_use, raw.output_tokens_details
+    return Usage(
+        input_tokens=None if uncached is None else uncached + (written or 0) + (read or 0),
+        output_tokens=count(raw.output_tokens),
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        cache_write_1h_tokens=None if writes is None else count(writes.ephemeral_1h_input_tokens),
+        reasoning_tokens=None if details is None else count(details.thinking_tokens),
+        web_searches=None if tools is None else count(tools.web_search_requests),
+    )
+
+
+# --- response --------------------------------------------------------------------------------------
+
+
+class _Content(Struct, gc=False):
+    type: str | None = None
+    id: str | None = None
+    name: str | None = None
+    text: msgspec.Raw = EMPTY
+    thinking: msgspec.Raw = EMPTY
+
+
+class Message(Struct):
+    """A message as the wire has it."""
+
+    type: str | None = None
+    id: str | None = None
+    model: str | None = None
+    content: list[_Content] | None = None
+    stop_reason: str | None = None
+    usage: RawUsage | None = None
+    error: msgspec.Raw = EMPTY
+
+
+_MESSAGE: Final = msgspec.json.Decoder(Message)
+
+
+def read_response(body: bytes, status: int) -> ResponseFacts:
+    """Read a whole messages response."""
+    message = decode(_MESSAGE, body)
+    error = error_body(body, status)
+    if message is None:
+        return ResponseFacts(error=error)
+    return message_facts(message, error)
+
+
+def message_facts(message: Message, error: ErrorFacts | None = None) -> ResponseFacts:
+    """Return the facts of one whole message."""
+    words = (text(message.stop_reason),) if message.type != "error" and message.id else ()
+    return ResponseFacts(
+        id=text(message.id),
+        model=text(message.model),
+        finish_reasons=finish_reasons(words),
+        finish_reasons_raw=words,
+        tool_calls=tuple(
+            [
+                ToolCall(text(block.id), text(block.name))
+                for block in message.content or ()
+                if block.type == "tool_use"
+            ]
+        ),
+        usage=usage_of(message.usage),
+        error=error or error_of(message.error),
+        service_tier=None if message.usage is None else text(message.usage.service_tier),
+    )
+
+
+# --- stream ----------------------------------------------------------------------------------------
+
+
+class _Delta(Struct, gc=False):
+    type: str | None = None
+    stop_reason: str | None = None
+    text: msgspec.Raw = EMPTY
+    thinking: msgspec.Raw = EMPTY
+    partial_json: msgspec.Raw = EMPTY
+
+
+class _Event(Struct):
+    type: str | None = None
+    index: int | None = None
+    message: Message | None = None
+    content_block: _Content | None = None
+    delta: _Delta | None = None
+    usage: RawUsage | None = None
+    error: msgspec.Raw = EMPTY
+
+
+_EVENT: Final = msgspec.json.Decoder(_Event)
+
+
+class MessagesReader(SseReader):
+    """Puts a streamed message together; keeps names, ids and counts, never text."""
+
+    __slots__ = ("_calls", "_error", "_id", "_model", "_reason", "_seen", "_stopped", "_usage")
+    holes = text_holes("text", "thinking", "partial_json", "signature", "cited_text")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._id: str | None = None
+        self._model: str | None = None
+        self._reason: str | None = None
+        self._seen = False
+        self._stopped = False
+        self._usage: RawUsage | None = None
+        self._error: ErrorFacts | None = None
+        self._calls: dict[int, ToolCall] = {}
+
+    def apply(self, payload: bytes) -> int:
+        """Take one event."""
+        event = decode(_EVENT, payload)
+        if event is None:
+            return TELLS
+        kind = event.type
+        if kind == "content_block_delta":
+            if event.delta is not None and _has_output(event.delta):
+                self.started = True
+            return QUIET
+        if kind == "content_block_start":
+            self._block(event)
+        elif kind == "message_start" and event.message is not None:
+            self._start(event.message)
+        elif kind == "message_delta":
+            if event.delta is not None and event.delta.stop_reason:
+                self._reason = event.delta.stop_reason
+            self._report(event.usage)
+        elif kind == "message_stop":
+            self._stopped = True
+        if not is_empty(event.error):
+            self._error = error_of(event.error)
+        return TELLS
+
+    def _start(self, message: Message) -> None:
+        self._seen = True
+        self._id = self._id or text(message.id)
+        self._model = self._model or text(message.model)
+        self._reason = self._reason or text(message.stop_reason)
+        self._report(message.usage)
+
+    def _block(self, event: _Event) -> None:
+        block = event.content_block
+        if block is None:
+            return
+        if block.type == "tool_use":
+            index = event.index if event.index is not None else len(self._calls)
+            self._calls[index] = ToolCall(text(block.id), text(block.name))
+        if block.type not in ("text", "thinking") or not (
+            is_empty(block.text) and is_empty(block.thinking)
+        ):
+            self.started = True
+
+    def _report(self, usage: RawUsage | None) -> None:
+        if usage is None:
+            return
+        if self._usage is None:
+            self._usage = usage
+        else:
+            self._usage.overlay(usage)
+
+    def facts(self) -> ResponseFacts:
+        """Return the facts learnt so far."""
+        words = (self._reason,) if self._seen or self._reason else ()
+        return ResponseFacts(
+            id=self._id,
+            model=self._model,
+            finish_reasons=finish_reasons(words),
+            finish_reasons_raw=words,
+            tool_calls=tuple([self._calls[index] for index in sorted(self._calls)]),
+            usage=usage_of(self._usage),
+            error=self._error,
+            service_tier=None if self._usage is None else text(self._usage.service_tier),
+            complete=self._stopped,
+        )
+
+
+def _has_output(delta: _Delta) -> bool:
+    return not (is_empty(delta.text) and is_empty(delta.thinking) and is_empty(delta.partial_json))
+
+
+class AnthropicMessages:
+    """Messages; on the count_tokens route only the request says anything."""
+
+    name = "anthropic_messages"
+
+    def request(self, body: bytes, route: Route) -> RequestFacts:
+        """Read a request body. Any bytes give facts, never an exception."""
+        return read_request(body, route)
+
+    def response(
+        self, body: bytes, status: int, route: Route, headers: Mapping[str, str] | None = None
+    ) -> ResponseFacts:
+        """Read a whole response body. Any bytes give facts, never an exception."""
+        if route.operation == "count_tokens":  # its `input_tokens` is an answer, not a usage
+            return ResponseFacts(error=error_body(body, status))
+        return read_response(body, status)
+
+    def stream(self, route: Route, content_type: str) -> StreamReader:
+        """Return a reader for a streamed answer of this dialect."""
+        if is_json(content_type):
+            return WholeBodyReader(self, route)
+        return MessagesReader()
+
+
+anthropic_messages: Final = AnthropicMessages()
