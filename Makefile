@@ -1,0 +1,48 @@
+# `make demo` and `make test` work on a fresh checkout: the virtual environment builds itself.
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+PYTEST_ARGS ?=
+
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench bench-figures soak clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+$(READY): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+demo: $(READY) ## run an agent through the real clients and show its trace
+	$(BIN)/clew demo
+
+test: $(READY) ## run the tests
+	$(BIN)/python -m pytest -q -m 'not soak' -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+
+check: $(READY) ## lint, format, types, floors
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports --no-cache
+
+format: $(READY) ## mend what the linter can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY) ## measure what Clew adds to a call
+	$(BIN)/python tests/bench/bench.py
+
+bench-figures: $(READY) ## store today's instruction counts as the guard's figures
+	$(BIN)/python tests/bench/instructions.py --store
+
+soak: $(READY) ## run the long tests
+	$(BIN)/python -m pytest -q -m soak $(PYTEST_ARGS)
+
+clean: ## remove what was built
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
