@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace.export import (
     SpanExporter,
     SpanExportResult,
 )
+from opentelemetry.trace import Link
 
 from clew.testing import CaptureExporter, CountingIds, OtlpSink, SteppingClock
 
@@ -67,6 +68,23 @@ def test_the_wire_form_is_what_an_otlp_exporter_sends():
     decoded = TracesData.FromString(data)
     (sent,) = decoded.resource_spans[0].scope_spans[0].spans
     assert (sent.trace_id, sent.span_id) == ((1).to_bytes(16), (1).to_bytes(8))
+
+
+def test_the_json_form_has_hexadecimal_ids():
+    """`otlp_json` is an OTLP JSON document: hexadecimal ids, numbers for enums."""
+    exporter = CaptureExporter()
+    provider = TracerProvider(id_generator=CountingIds())
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracer = provider.get_tracer("test")
+    with tracer.start_as_current_span("outer") as outer:
+        tracer.start_span("inner", links=[Link(outer.get_span_context())]).end()
+    inner, _ = exporter.otlp_json()["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    assert (inner["traceId"], inner["spanId"]) == ("0" * 31 + "1", "0" * 15 + "2")
+    assert inner["parentSpanId"] == "0" * 15 + "1"
+    assert inner["kind"] == 1
+    assert inner["links"][0]["traceId"] == "0" * 31 + "1"
+    assert inner["links"][0]["spanId"] == "0" * 15 + "1"
+    assert CaptureExporter().otlp_json() == {"resourceSpans": []}
 
 
 def test_counting_ids_and_stepping_clock():

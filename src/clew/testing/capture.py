@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
@@ -54,6 +56,22 @@ class CaptureExporter(SpanExporter):
 
         return encode_spans(self.spans).SerializeToString()
 
+    def otlp_json(self) -> dict[str, Any]:
+        """Return the spans as one OTLP JSON document: `{"resourceSpans": [...]}`.
+
+        https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding
+        """
+        from google.protobuf.json_format import MessageToDict
+        from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+
+        document = MessageToDict(encode_spans(self.spans), use_integers_for_enums=True)
+        document.setdefault("resourceSpans", [])
+        for resource in document["resourceSpans"]:
+            for scope in resource.get("scopeSpans", ()):
+                for span in scope.get("spans", ()):
+                    _hexadecimal(span)
+        return document
+
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Keep the spans."""
         with self._lock:
@@ -68,3 +86,11 @@ class CaptureExporter(SpanExporter):
     def force_flush(self, timeout_millis: int = 30000) -> bool:  # noqa: ARG002 - nothing waits here
         """Do nothing: spans are kept as they come."""
         return True
+
+
+def _hexadecimal(span: dict[str, Any]) -> None:
+    """Turn ids from base64, protobuf's usual JSON form of bytes, into OTLP's hexadecimal."""
+    for holder in (span, *span.get("links", ())):
+        for name in ("traceId", "spanId", "parentSpanId"):
+            if name in holder:
+                holder[name] = base64.b64decode(holder[name]).hex()

@@ -30,6 +30,10 @@ class ReplayServer(LoopbackServer):
         """Append exchanges."""
         self._exchanges.extend(exchanges)
 
+    def clear(self) -> None:
+        """Forget the exchanges that were not asked for."""
+        self._exchanges.clear()
+
     def respond(self, request: ReceivedRequest, connection: Connection) -> None:  # noqa: ARG002
         """Send the next recorded answer, one write for each of its pieces."""
         exchange = self._exchanges.popleft()
