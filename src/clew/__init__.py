@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from clew.allow_list import AllowList
+    from clew.context import bind
+    from clew.decisions import decide
     from clew.errors import ClewError
-    from clew.runs import bind, current_run, resume, run
+    from clew.runs import current_run, resume, run
     from clew.settings import Settings
     from clew.setup import configure, instrument, shutdown, uninstrument
-    from clew.spans import decide, tool
+    from clew.tools import tool
 
 __all__ = [
     "AllowList",
@@ -44,15 +46,15 @@ _HOMES = {
     "AllowList": "clew.allow_list",
     "ClewError": "clew.errors",
     "Settings": "clew.settings",
-    "bind": "clew.runs",
+    "bind": "clew.context",
     "configure": "clew.setup",
     "current_run": "clew.runs",
-    "decide": "clew.spans",
+    "decide": "clew.decisions",
     "instrument": "clew.setup",
     "resume": "clew.runs",
     "run": "clew.runs",
     "shutdown": "clew.setup",
-    "tool": "clew.spans",
+    "tool": "clew.tools",
     "uninstrument": "clew.setup",
 }
 

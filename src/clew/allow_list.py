@@ -10,7 +10,19 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from clew.rules import DROPPED, OTHER, Closed, Each, Flag, Hex, Identifier, Number, Opaque, Rule, Uuid
+from clew.rules import (
+    DROPPED,
+    OTHER,
+    Closed,
+    Each,
+    Flag,
+    Hex,
+    Identifier,
+    Number,
+    Opaque,
+    Rule,
+    Uuid,
+)
 from clew.semconv import FOREIGN_RULES, RESOURCE_RULES, RULES
 
 __all__ = [

@@ -57,7 +57,9 @@ class LazyDigests:
         path = self._data_dir / KEY_FILE
         try:
             if path.stat().st_mode & 0o077:
-                logger.warning("%s is readable by others and is not used; set its mode to 0600", path)
+                logger.warning(
+                    "%s is readable by others and is not used; set its mode to 0600", path
+                )
             else:
                 return path.read_bytes()
         except OSError:

@@ -34,7 +34,9 @@ class MissingExtraError(ClewError, ImportError):
     """An optional part of Clew is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs an optional part: install it with `pip install 'clew[{extra}]'`")
+        super().__init__(
+            f"{what} needs an optional part: install it with `pip install 'clew[{extra}]'`"
+        )
         self.extra = extra
 
 

@@ -73,7 +73,9 @@ def hex_64() -> str:
     return f"{random_64():016x}"
 
 
-_next_trace_id: contextvars.ContextVar[int] = contextvars.ContextVar("clew_next_trace_id", default=0)
+_next_trace_id: contextvars.ContextVar[int] = contextvars.ContextVar(
+    "clew_next_trace_id", default=0
+)
 
 
 class RunIdGenerator:

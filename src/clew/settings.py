@@ -38,7 +38,9 @@ VARIABLES: Final = (
     Variable("CLEW_DIGEST_KEY", "digest_key", "secret key for digests"),
     Variable("CLEW_DATA_DIR", "data_dir", "folder of the local store"),
     Variable("CLEW_STREAM_IDLE_SECONDS", "stream_idle_s", "an idle stream is `held` after this"),
-    Variable("CLEW_SEAL_GRACE_SECONDS", "seal_grace_s", "wait for late spans before a run is sealed"),
+    Variable(
+        "CLEW_SEAL_GRACE_SECONDS", "seal_grace_s", "wait for late spans before a run is sealed"
+    ),
     Variable("CLEW_SHUTDOWN_SECONDS", "shutdown_s", "deadline of `clew.shutdown`"),
 )
 """Every environment variable that Clew reads itself (the exporters read the OTEL_EXPORTER_* ones)."""

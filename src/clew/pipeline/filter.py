@@ -7,6 +7,7 @@ exceptions leave as type names.
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,6 +33,7 @@ _VERBS = frozenset(
 _SCHEMAS = "https://opentelemetry.io/schemas/"
 _SAMPLING_STATE = "ot"  # the only vendor entry of a trace state that is OpenTelemetry's own
 _CACHED = 256
+_INSTANCE = "service.instance.id"
 
 
 class Filter:
@@ -40,17 +42,29 @@ class Filter:
     Args:
         allow_list: what may leave.
         own_resource: attributes that replace those of the same name on every resource.
+        add_instance: whether resources get a `service.instance.id` that they lack.
     """
 
-    def __init__(self, allow_list: AllowList, own_resource: Mapping[str, Any]) -> None:
+    def __init__(
+        self, allow_list: AllowList, own_resource: Mapping[str, Any], add_instance: bool = False
+    ) -> None:
         self._list = allow_list
         self._own_resource = dict(own_resource)
+        if add_instance and _INSTANCE not in self._own_resource:
+            self._own_resource[_INSTANCE] = str(uuid.uuid4())
         self.dropped: Counter[str] = Counter()
         """What was kept out, by rule."""
         self._resources: dict[int, tuple[Any, Resource]] = {}
         self._scopes: dict[int, tuple[Any, InstrumentationScope | None]] = {}
 
-    def apply(self, span: ReadableSpan, attributes: Mapping[str, Any] | None = None) -> ReadableSpan:
+    def renew_instance(self) -> None:
+        """Take a new `service.instance.id` (in a forked child: it is another instance)."""
+        self._own_resource[_INSTANCE] = str(uuid.uuid4())
+        self._resources.clear()
+
+    def apply(
+        self, span: ReadableSpan, attributes: Mapping[str, Any] | None = None
+    ) -> ReadableSpan:
         """Return the copy that may leave; `attributes` stand in for the span's own."""
         dropped: Counter[str] = Counter()
         given = (span.attributes or {}) if attributes is None else attributes

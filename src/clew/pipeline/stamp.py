@@ -28,7 +28,7 @@ class Segment:
         "_seq",
         "carried",
         "common",
-        "foreign_models",
+        "foreign",
         "id",
         "last_seq",
         "number",
@@ -59,8 +59,8 @@ class Segment:
         self.pending: list[Any] = []
         """Rounds whose cost waits for the prices to be loaded."""
         self.open_seqs: dict[int, None] = {}
-        self.foreign_models: set[int] = set()
-        """Span ids of foreign spans under which a round of ours opened."""
+        self.foreign: dict[int, int] = {}
+        """Sequence numbers of foreign spans that are open, by span id."""
         self.last_seq = 0
         self.sealed = False
         self._seq = itertools.count(1)

@@ -7,8 +7,21 @@ from typing import Any
 
 from msgspec import Struct
 
-_COUNTS = ("rounds", "tool_calls", "decisions", "denials", "rounds_unpriced", "rounds_without_usage")
-_TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+_COUNTS = (
+    "rounds",
+    "tool_calls",
+    "decisions",
+    "denials",
+    "rounds_unpriced",
+    "rounds_without_usage",
+)
+_TOKENS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+)
 
 
 class Totals(Struct, kw_only=True):

@@ -1,0 +1,209 @@
+"""Decisions: one verdict of a gate, as a span."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from opentelemetry import trace
+from opentelemetry.trace import INVALID_SPAN
+
+from clew import context, semconv
+from clew._guard import guard
+from clew.pipeline import runtime as _runtime
+from clew.pipeline.runtime import Runtime
+from clew.rules import OTHER
+from clew.spans import Node, allowed, identifier
+
+
+class Decision(Node):
+    """One verdict of a gate. Change `outcome`, `reason` or `executed` inside the `with` block."""
+
+    __slots__ = (
+        "_entered",
+        "_settled_ns",
+        "_token",
+        "by",
+        "data_class",
+        "enforced",
+        "executed",
+        "gate",
+        "id",
+        "outcome",
+        "policy",
+        "policy_version",
+        "reason",
+        "subject",
+        "trust_zone",
+    )
+
+    def __init__(self, gate: str, outcome: str | None, facts: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.gate = gate
+        self.outcome = outcome
+        self.reason: str | None = facts["reason"]
+        self.policy: str | None = facts["policy"]
+        self.policy_version: str | None = facts["policy_version"]
+        self.subject: str | None = facts["subject"]
+        self.enforced: bool = facts["enforced"]
+        self.executed: bool | None = facts["executed"]
+        self.by: str | None = facts["by"]
+        self.trust_zone: str | None = facts["trust_zone"]
+        self.data_class: str | None = facts["data_class"]
+        self.id = ""
+        self._entered = False
+        self._settled_ns = 0
+        self._token: context.Token | None = None
+
+    def begin(self) -> None:
+        """Start the span."""
+        runtime = _runtime.get()
+        if runtime is None or self.span is not INVALID_SPAN:
+            return
+        with guard("start a decision"):
+            node = self.parent_node = context.current_node()
+            self.agent = node.agent if node is not None else None
+            gate = identifier(self.gate, semconv.DECISION_GATE, "gate")
+            attributes: dict[str, Any] = {semconv.DECISION_GATE: gate}
+            if self.agent is not None and self.agent.rounds:
+                attributes[semconv.ROUND] = self.agent.rounds
+            self._begin(runtime, f"decide {gate}", attributes)
+            self.id = f"{self.span.get_span_context().span_id:016x}" if self.span else ""
+            self._settled_ns = self.now_ns()
+
+    def settle(self) -> None:
+        """End a decision made by a plain call, at the time of that call."""
+        if not self._entered:
+            self._finish(self._settled_ns)
+
+    def _finish(self, end_ns: int | None = None) -> None:
+        runtime = self.runtime
+        if runtime is None or not self._claim():
+            return
+        with guard("finish a decision"):
+            decided = end_ns or self.now_ns()
+            self._end(self._facts(runtime, decided), end_ns=decided)
+            self._count()
+
+    def _facts(self, runtime: Runtime, decided_ns: int) -> dict[str, Any]:
+        outcome = self.outcome or "allow"
+        executed = self.executed
+        if executed is None and self.enforced and outcome in ("deny", "require_approval"):
+            executed = False
+        facts: dict[str, Any] = {
+            semconv.DECISION_ID: self.id,
+            semconv.DECISION_OUTCOME: outcome,
+            semconv.DECISION_REASON: self.reason,
+            semconv.DECISION_POLICY: self.policy,
+            semconv.DECISION_POLICY_VERSION: self.policy_version,
+            semconv.DECISION_ENFORCED: self.enforced,
+            semconv.DECISION_EXECUTED: executed,
+            semconv.DECISION_SUBJECT: self.subject,
+            semconv.DECISION_BY: self.by,
+            semconv.DECISION_PROPOSED_AT: self.start_ns // 1000,
+            semconv.DECISION_DECIDED_AT: decided_ns // 1000,
+            semconv.DECISION_WAIT_MS: (decided_ns - self.start_ns) / 1e6,
+            semconv.DECISION_TRUST_ZONE: self.trust_zone,
+            semconv.DECISION_DATA_CLASS: self.data_class,
+        }
+        kept = allowed(facts)
+        if self.subject is not None and semconv.DECISION_SUBJECT not in kept:
+            digests = runtime.digests.get()
+            kept[semconv.DECISION_SUBJECT] = OTHER
+            kept[semconv.DECISION_SUBJECT_DIGEST] = digests.of(str(self.subject))
+            kept[semconv.DIGEST_KEY_ID] = digests.key_id
+        return kept
+
+    def _count(self) -> None:
+        denied = int((self.outcome or "allow") == "deny")
+        if self.parent_node is not None:
+            self.parent_node.decisions += 1
+            self.parent_node.denials += denied
+        if self.agent is not None:
+            self.agent.segment.count(decisions=1, denials=denied)
+
+    def __enter__(self) -> Self:
+        self._entered = True
+        self.begin()
+        if self.span is not INVALID_SPAN:
+            self._token = context.attach(trace.set_span_in_context(self.span))
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._token is not None:
+            context.detach(self._token)
+            self._token = None
+        self._finish()
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.__exit__(exc_type, exc, traceback)
+
+
+def decide(
+    gate: str,
+    outcome: str | None = None,
+    *,
+    reason: str | None = None,
+    policy: str | None = None,
+    policy_version: str | None = None,
+    subject: str | None = None,
+    enforced: bool = True,
+    executed: bool | None = None,
+    by: str | None = "policy",
+    trust_zone: str | None = None,
+    data_class: str | None = None,
+) -> Decision:
+    """Record what a gate decided; as a context manager, also how long it took.
+
+    As a call, the decision is recorded as made now. In `with clew.decide("budget") as decision:`
+    set `decision.outcome` (`allow` unless set) and `decision.reason` before the block ends.
+
+    Args:
+        gate: `budget`, `tool`, `guardrail_input`, `guardrail_output`, `context`, `approval`,
+            `rate`, `circuit`, `capture`, or an identifier of your own.
+        outcome: `allow`, `deny`, `require_approval`, `redact` or `retry`.
+        reason: a code (identifier), never prose.
+        policy: identifier of the policy that decided.
+        policy_version: its version.
+        subject: the tool, model or source that was decided on.
+        enforced: False when the gate only observes.
+        executed: whether what was decided on then happened; an enforced denial did not.
+        by: `policy`, `self`, `second_person`, `initiator_unknown` or `unresolved`.
+        trust_zone: zone of the provider.
+        data_class: class of the data.
+    """
+    decision = Decision(
+        gate,
+        outcome,
+        {
+            "reason": reason,
+            "policy": policy,
+            "policy_version": policy_version,
+            "subject": subject,
+            "enforced": enforced,
+            "executed": executed,
+            "by": by,
+            "trust_zone": trust_zone,
+            "data_class": data_class,
+        },
+    )
+    runtime = _runtime.get()
+    if outcome is not None and runtime is not None:
+        decision.begin()
+        runtime.unsettled.append((threading.get_ident(), decision))
+    return decision

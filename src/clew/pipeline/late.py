@@ -1,0 +1,128 @@
+"""Costs of rounds that ended before the prices were loaded, filled in on the export thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from clew import semconv
+from clew.facts import Usage
+from clew.pipeline.totals import Totals
+from clew.pricing import PENDING, Cost, Prices, compute
+
+if TYPE_CHECKING:
+    from clew.pipeline.stamp import Segment
+
+_PATIENCE_S = 5.0
+_KEPT = 10_000
+
+
+class Pending:
+    """A round whose price is not known yet."""
+
+    __slots__ = ("complete", "cost", "models", "provider", "segment", "usage")
+
+    def __init__(
+        self,
+        *,
+        provider: str | None,
+        models: tuple[str | None, str | None],
+        usage: Usage,
+        complete: bool,
+        segment: Segment | None,
+    ) -> None:
+        self.provider = provider
+        self.models = models
+        self.usage = usage
+        self.complete = complete
+        self.segment = segment
+        self.cost: Cost | None = None
+
+
+class LateCosts:
+    """Rounds without a price yet, and run spans whose totals wait for them, by span id."""
+
+    def __init__(self, prices: Prices) -> None:
+        self._prices = prices
+        self._rounds: dict[int, Pending] = {}
+        self._runs: dict[int, tuple[Segment, bool]] = {}
+        self._lock = threading.Lock()
+
+    def add_round(self, span_id: int, pending: Pending) -> None:
+        """Remember a round that ended while the prices were still loading."""
+        if len(self._rounds) < _KEPT:
+            self._rounds[span_id] = pending
+
+    def add_run(self, span_id: int, segment: Segment, *, root: bool) -> None:
+        """Remember a run span that ended with rounds unpriced because of loading."""
+        if len(self._runs) < _KEPT:
+            self._runs[span_id] = (segment, root)
+
+    def settle(self, pending: Pending) -> bool:
+        """Price a round if the prices are loaded by now, and add it to the totals once."""
+        with self._lock:
+            if pending.cost is not None:
+                return True
+            price = self._prices.find_for(pending.provider, *pending.models)
+            if price is PENDING:
+                return False
+            pending.cost = cost = compute(price, pending.usage, complete=pending.complete)
+        if pending.segment is not None:
+            with pending.segment.locked():
+                add_cost(pending.segment.totals, cost)
+        return True
+
+    def attributes(self, span_id: int) -> Mapping[str, Any]:
+        """Return what is to be added to a span on export. Waits for the prices, boundedly."""
+        if span_id not in self._rounds and span_id not in self._runs:
+            return {}
+        self._prices.wait(_PATIENCE_S)
+        pending = self._rounds.pop(span_id, None)
+        if pending is not None:
+            self.settle(pending)
+            return {} if pending.cost is None else cost_attributes(pending.cost)
+        segment, root = self._runs.pop(span_id)
+        for waiting in segment.pending:
+            self.settle(waiting)
+        return totals_attributes(segment) if root else {}
+
+
+def add_cost(totals: Totals, cost: Cost) -> None:
+    """Add a round's cost to totals."""
+    totals.add_cost(cost.status, cost.usd)
+    if cost.status == "unpriced":
+        totals.rounds_unpriced += 1
+
+
+def totals_attributes(segment: Segment) -> dict[str, Any]:
+    """Return the totals that the root span of a segment carries."""
+    with segment.locked():
+        return {
+            **segment.totals.attributes("clew.segment."),
+            **segment.cumulative().attributes("clew.run."),
+        }
+
+
+def cost_attributes(cost: Cost) -> dict[str, Any]:
+    """Return a cost as attributes; what is unknown has none."""
+    attributes: dict[str, Any] = {semconv.COST_STATUS: cost.status}
+    for key, value in (
+        (semconv.COST_USD, cost.usd),
+        (semconv.COST_INPUT_USD, cost.input_usd),
+        (semconv.COST_OUTPUT_USD, cost.output_usd),
+        (semconv.COST_CACHE_READ_USD, cost.cache_read_usd),
+        (semconv.COST_CACHE_WRITE_USD, cost.cache_write_usd),
+        (semconv.COST_TOOLS_USD, cost.tools_usd),
+        (semconv.COST_LIST_USD, cost.list_usd),
+    ):
+        if value is not None:
+            attributes[key] = value
+    if cost.missing:
+        attributes[semconv.COST_MISSING] = cost.missing
+    price = cost.price
+    if price is not None:
+        attributes[semconv.PRICE_SOURCE] = price.source
+        attributes[semconv.PRICE_VERSION] = price.version
+        attributes[semconv.PRICE_MODEL] = price.model
+    return attributes

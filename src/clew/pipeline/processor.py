@@ -1,0 +1,141 @@
+"""The root span processor: stamps foreign spans at start, queues finished ones for export."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+
+from clew import context, semconv
+from clew._guard import guard, record_failure
+from clew.pipeline import enrich
+from clew.pipeline.exporters import Fanout
+from clew.pipeline.filter import Filter
+from clew.pipeline.stamp import foreign_stamp
+
+if TYPE_CHECKING:
+    from clew.pipeline.runtime import Runtime
+
+_NO_ATTRIBUTES: Mapping[str, Any] = {}
+
+
+class RootProcessor(SpanProcessor):
+    """The one processor that Clew puts on a tracer provider.
+
+    Args:
+        runs_only: export only traces that Clew has a part in (when the provider is another's).
+    """
+
+    def __init__(self, *, runs_only: bool) -> None:
+        self.runs_only = runs_only
+        self.runtime: Runtime | None = None
+        self.exports = False
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        """Give a foreign span in a run's trace its identity."""
+        runtime = self.runtime
+        if runtime is None:
+            return
+        try:
+            scope = span.instrumentation_scope
+            if scope is not None and scope.name == semconv.SCOPE:
+                return
+            parent = span.parent
+            ids = span.get_span_context()
+            runtime.folds.opened(ids.span_id, parent.span_id if parent is not None else None)
+            segment = runtime.segments.of_trace(ids.trace_id)
+            if segment is not None:
+                node = context.current_node(parent_context)
+                agent = node.agent if node is not None else None
+                seq = segment.next_seq()
+                segment.foreign[ids.span_id] = seq
+                span.set_attributes(foreign_stamp(segment, seq, agent.id if agent else None))
+        except Exception:
+            record_failure("stamp a span")
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Queue a finished span."""
+        runtime = self.runtime
+        if runtime is None:
+            return
+        try:
+            ids = span.context
+            scope = span.instrumentation_scope
+            ours = scope is not None and scope.name == semconv.SCOPE
+            folded = False
+            if not ours:
+                segment = runtime.segments.of_trace(ids.trace_id)
+                if segment is not None:
+                    segment.ended(segment.foreign.pop(ids.span_id, 0))
+                folded = runtime.folds.ended(ids.span_id)
+                if self.runs_only and segment is None and not folded:
+                    return
+            if not self.exports or not ids.trace_flags.sampled:
+                return
+            attributes = span.attributes or _NO_ATTRIBUTES
+            important = ours and (
+                semconv.DECISION_GATE in attributes or semconv.RUN_ROOT in attributes
+            )
+            runtime.worker.submit(
+                (span, folded), important=important, now=ours and semconv.RUN_EVENT in attributes
+            )
+        except Exception:
+            record_failure("queue a span")
+
+    def shutdown(self) -> None:
+        """Shut down with the provider."""
+        runtime = self.runtime
+        if runtime is not None:
+            with guard("shut down"):
+                runtime.settle(everywhere=True)
+                runtime.worker.shutdown(runtime.settings.shutdown_s)
+
+    def force_flush(self, timeout_millis: int = 30000) -> bool:
+        """Export what has ended until now."""
+        runtime = self.runtime
+        if runtime is None:
+            return True
+        runtime.settle(everywhere=True)
+        return runtime.worker.flush(timeout_millis / 1000)
+
+
+class Exporting:
+    """Turns queued spans into filtered copies and hands them to the exporters."""
+
+    def __init__(self, filter_: Filter, fanout: Fanout) -> None:
+        self.filter = filter_
+        self.fanout = fanout
+        self.runtime: Runtime | None = None
+
+    def export(self, batch: list[tuple[ReadableSpan, bool]]) -> None:
+        """Export a batch; a span that cannot be copied costs only itself."""
+        copies: list[ReadableSpan] = []
+        for span, folded in batch:
+            try:
+                copies.append(self._copy(span, folded))
+            except Exception:
+                record_failure("filter a span")
+        if copies:
+            self.fanout.export(copies)
+
+    def _copy(self, span: ReadableSpan, folded: bool) -> ReadableSpan:
+        attributes: Mapping[str, Any] = span.attributes or _NO_ATTRIBUTES
+        if folded:
+            attributes = enrich.folded(attributes)
+        elif self.runtime is not None:
+            late = self.runtime.late.attributes(span.context.span_id)
+            if late:
+                attributes = {**attributes, **late}
+        return self.filter.apply(span, attributes)
+
+    def close(self, deadline: float) -> None:
+        """Shut the exporters down."""
+        self.fanout.close(deadline)
+
+
+def instance_id() -> str:
+    """Return a fresh `service.instance.id`."""
+    return str(uuid.uuid4())

@@ -1,0 +1,133 @@
+"""What a configured process has: one object that the floors above share.
+
+`get()` is None while Clew is not configured, and then everything above is a no-op.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from clew._guard import guard
+from clew.digests import LazyDigests
+from clew.pipeline.enrich import Folds
+from clew.pipeline.late import LateCosts
+from clew.pipeline.stamp import Segments
+from clew.pipeline.worker import Worker
+from clew.pricing import Prices
+from clew.settings import Settings
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
+Observer = Callable[[Any], None]
+
+
+class Unsettled(Protocol):
+    """A decision that may still turn out to be a context manager."""
+
+    def settle(self) -> None:
+        """End it, unless it has been entered."""
+        ...
+
+
+class Watched(Protocol):
+    """A stream that is being read."""
+
+    def check_idle(self, now: float, limit: float) -> None:
+        """End it when it was idle for `limit` seconds at the monotonic time `now`."""
+        ...
+
+    def hold(self) -> None:
+        """End it, because Clew shuts down."""
+        ...
+
+
+class Runtime:
+    """The parts of a configured Clew.
+
+    `observers` are called with each finished `clew.rounds.RoundRecord`, on the thread that
+    finished it; they must not block, and what they raise is swallowed.
+    """
+
+    def __init__(
+        self, *, tracer: Tracer, settings: Settings, prices: Prices, worker: Worker
+    ) -> None:
+        self.tracer = tracer
+        self.settings = settings
+        self.prices = prices
+        self.worker = worker
+        self.segments = Segments()
+        self.late = LateCosts(prices)
+        self.folds = Folds()
+        key = settings.digest_key
+        self.digests = LazyDigests(key.get_secret_value() if key else None, settings.data_dir)
+        self.observers: list[Observer] = []
+        self._streams: dict[int, Watched] = {}
+        self._watching = False
+        self.unsettled: list[tuple[int, Unsettled]] = []
+        """Decisions made by a plain call, each with its thread, not yet ended: the very next
+        thing that thread does may be to enter one as a context manager."""
+
+    def settle(self, *, everywhere: bool = False) -> None:
+        """End the decisions that this thread (or any) made by a plain call."""
+        here = threading.get_ident()
+        for entry in list(self.unsettled):
+            if everywhere or entry[0] == here:
+                try:
+                    self.unsettled.remove(entry)
+                except ValueError:  # another thread was faster
+                    continue
+                entry[1].settle()
+
+    def watch(self, stream: Watched) -> None:
+        """Look after a stream that is being read: an idle one is ended as `held`."""
+        self._streams[id(stream)] = stream
+        if not self._watching:
+            self._watching = True
+            self._look_again()
+
+    def unwatch(self, stream: Watched) -> None:
+        """Stop looking after a stream."""
+        self._streams.pop(id(stream), None)
+
+    def hold_streams(self) -> None:
+        """End the rounds of all streams that are half-read (at shutdown)."""
+        for stream in list(self._streams.values()):
+            stream.hold()
+
+    def _look_again(self) -> None:
+        limit = self.settings.stream_idle_s
+        self.worker.call_later(max(0.02, min(limit / 4, 30.0)), self._look)
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        for stream in list(self._streams.values()):
+            with guard("look after a stream"):
+                stream.check_idle(now, self.settings.stream_idle_s)
+        if self._streams:
+            self._look_again()
+        else:
+            self._watching = False
+
+    def observe(self, record: Any) -> None:
+        """Tell the observers of a finished round or call."""
+        for observer in self.observers:
+            with guard("tell an observer"):
+                observer(record)
+
+
+_current: Runtime | None = None
+
+
+def get() -> Runtime | None:
+    """Return the runtime of this process, or None while Clew is not configured."""
+    return _current
+
+
+def set_current(runtime: Runtime | None) -> None:
+    """Install a runtime, or take it away."""
+    global _current  # noqa: PLW0603 - one per process is what it is
+    _current = runtime

@@ -1,0 +1,80 @@
+"""Run references: a small text that lets another process continue a run.
+
+    clew1~<traceparent>~<segment>~<segment id>~<rounds>~<totals>~<agent>
+
+The first field after the version is a W3C traceparent (https://www.w3.org/TR/trace-context/),
+the totals are those of `Totals.to_fields`. A reference holds no content and no secret.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+from msgspec import Struct
+
+from clew.errors import RunReferenceError
+from clew.pipeline.totals import Totals
+from clew.semconv import COST_STATUSES
+
+_VERSION = "clew1"
+_TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+_SEGMENT_ID = re.compile(r"[0-9a-f]{16}")
+
+
+class Reference(Struct, frozen=True, kw_only=True):
+    """What a run reference says."""
+
+    run_id: uuid.UUID
+    span_id: int
+    flags: int
+    segment: int
+    segment_id: str
+    rounds: int
+    totals: Totals
+    agent: str
+
+    def __str__(self) -> str:
+        traceparent = f"00-{self.run_id.int:032x}-{self.span_id:016x}-{self.flags:02x}"
+        return "~".join(
+            (
+                _VERSION,
+                traceparent,
+                str(self.segment),
+                self.segment_id,
+                str(self.rounds),
+                self.totals.to_fields(),
+                self.agent,
+            )
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> Reference:
+        """Read a reference.
+
+        Raises:
+            RunReferenceError: the text is not one.
+        """
+        try:
+            version, traceparent, segment, segment_id, rounds, totals, agent = text.split("~", 6)
+            match = _TRACEPARENT.fullmatch(traceparent)
+            if version != _VERSION or match is None or not _SEGMENT_ID.fullmatch(segment_id):
+                raise ValueError("not a run reference")
+            run_id = uuid.UUID(hex=match[1])
+            if not (segment.isdigit() and rounds.isdigit() and run_id.int):
+                raise ValueError("a counter is not a number, or the run id is nil")
+            return cls(
+                run_id=run_id,
+                span_id=int(match[2], 16),
+                flags=int(match[3], 16),
+                segment=int(segment),
+                segment_id=segment_id,
+                rounds=int(rounds),
+                totals=Totals.from_fields(totals, COST_STATUSES),
+                agent=agent,
+            )
+        except (ValueError, AttributeError):
+            shown = text if isinstance(text, str) and len(text) <= 80 else f"{str(text)[:77]}..."
+            raise RunReferenceError(
+                f"{shown!r} is not a run reference; give the text that run.reference() returned"
+            ) from None

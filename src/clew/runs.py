@@ -1,0 +1,437 @@
+"""Runs: `with clew.run(agent)`, nested agents, and resuming in another process."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import INVALID_SPAN, Link, SpanContext, TraceFlags
+
+from clew import context, semconv
+from clew._guard import guard, record_failure
+from clew.errors import ClewError
+from clew.ids import RunIdGenerator, hex_64, parse_run_id
+from clew.pipeline import runtime as _runtime
+from clew.pipeline.late import totals_attributes
+from clew.pipeline.runtime import Runtime
+from clew.pipeline.stamp import Segment
+from clew.pipeline.totals import Totals
+from clew.references import Reference
+from clew.spans import Agent, Node, allowed, error_type, identifier, is_cancellation
+from clew.wrapping import wrap_function
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_STATUS_OF_REASON = {
+    "completed": "completed",
+    "max_rounds": "completed",
+    "context_truncated": "completed",
+    "cancelled": "cancelled",
+    "approval_denied": "cancelled",
+    "budget_exhausted": "failed",
+    "policy_denied": "failed",
+    "provider_failed": "failed",
+    "retries_exhausted": "failed",
+    "error": "failed",
+}
+_WAITING = ("waiting_for_approval", "waiting_for_input")
+
+
+class Run(Node):
+    """One execution of an agent: a context manager and a decorator, sync and async.
+
+    Attributes:
+        run_id: the run's uuid; its 128 bits are the trace id.
+        agent_name: name of the agent.
+    """
+
+    __slots__ = (
+        "_given",
+        "_made",
+        "_options",
+        "_own_id",
+        "_reference",
+        "_root",
+        "_status",
+        "_termination_reason",
+        "_token",
+        "agent_name",
+        "run_id",
+    )
+
+    def __init__(
+        self,
+        agent: str,
+        *,
+        run_id: uuid.UUID | str | None,
+        options: dict[str, Any],
+        reference: Reference | None = None,
+    ) -> None:
+        super().__init__()
+        self.agent_name = agent
+        self.run_id = parse_run_id(run_id)
+        self._given = run_id
+        self._own_id = run_id is not None and run_id != ""
+        self._options = options
+        self._reference = reference
+        self._root = True
+        self._status: str | None = None
+        self._termination_reason: str | None = None
+        self._token: context.Token | None = None
+        self._made = False
+
+    # --- what the user asks of a run -------------------------------------------------------------
+
+    @property
+    def trace_id(self) -> str:
+        """The trace id: 32 hexadecimal digits, the run id without its dashes."""
+        return self.run_id.hex
+
+    @property
+    def totals(self) -> Totals:
+        """Totals of the run until now, earlier segments included."""
+        return Totals() if self.agent is None else self.agent.segment.cumulative()
+
+    def terminate(self, reason: str) -> None:
+        """Say why the run ends, when it is neither plain completion nor an exception.
+
+        Args:
+            reason: one of the contract's termination reasons, such as `max_rounds`,
+                `budget_exhausted` or `policy_denied`; the status follows from it.
+
+        Raises:
+            ClewError: an unknown reason.
+        """
+        if reason not in _STATUS_OF_REASON:
+            known = ", ".join(_STATUS_OF_REASON)
+            raise ClewError(f"termination reason {reason!r} is unknown; give one of: {known}")
+        self._status = _STATUS_OF_REASON[reason]
+        self._termination_reason = reason
+
+    def suspend(self, status: str = "waiting_for_approval") -> str:
+        """Say that the run waits, and return the reference that resumes it.
+
+        The segment ends with the `with` block. Call this last: what happens after it is not in
+        the reference's totals.
+
+        Args:
+            status: `waiting_for_approval` or `waiting_for_input`.
+
+        Raises:
+            ClewError: another status.
+        """
+        if status not in _WAITING:
+            raise ClewError(f"a run cannot wait with status {status!r}; give one of: {_WAITING}")
+        self._status = status
+        self._termination_reason = None
+        return self.reference()
+
+    def reference(self) -> str:
+        """Return a small text with which `clew.resume` continues this run elsewhere."""
+        agent = self.agent
+        span = self.span.get_span_context()
+        return str(
+            Reference(
+                run_id=self.run_id,
+                span_id=span.span_id,
+                flags=int(span.trace_flags),
+                segment=agent.segment.number if agent else 1,
+                segment_id=agent.segment.id if agent else "0" * 16,
+                rounds=agent.rounds if agent else 0,
+                totals=self.totals,
+                agent=identifier(self.agent_name, semconv.AGENT_NAME, "agent name"),
+            )
+        )
+
+    # --- life --------------------------------------------------------------------------------------
+
+    def begin(self) -> Context | None:
+        """Start the run; return the context in which its work belongs."""
+        if self._made:
+            raise ClewError("this run has been entered before; make a new one with clew.run(...)")
+        self._made = True
+        runtime = _runtime.get()
+        if runtime is None:
+            return None
+        try:
+            return self._open(runtime)
+        except Exception:
+            record_failure("start a run")
+            return None
+
+    def _open(self, runtime: Runtime) -> Context:
+        node = context.current_node()
+        outer = node.agent if node is not None else None
+        self.parent_node = node
+        if outer is not None and self._is_nested(outer):
+            return self._open_nested(runtime, outer)
+        return self._open_segment(runtime, outer)
+
+    def _is_nested(self, outer: Agent) -> bool:
+        if self._reference is not None:
+            return False
+        return not self._own_id or self.run_id == outer.segment.run_id
+
+    def _open_nested(self, runtime: Runtime, outer: Agent) -> Context:
+        self._root = False
+        self.run_id = outer.segment.run_id
+        self.agent = Agent(self, outer.segment, hex_64())
+        self._begin(runtime, *self._named())
+        return context.with_node(self, self.span)
+
+    def _open_segment(self, runtime: Runtime, outer: Agent | None) -> Context:
+        reference = self._reference
+        segment = runtime.segments.open(
+            self.run_id,
+            number=reference.segment + 1 if reference else None,
+            carried=reference.totals if reference else None,
+        )
+        self.agent = Agent(self, segment, hex_64(), reference.rounds if reference else 0)
+        name, attributes = self._named()
+        attributes[semconv.RUN_ROOT] = True
+        if segment.restart:
+            attributes[semconv.SEGMENT_RESTART] = True
+        if outer is not None:
+            attributes[semconv.RUN_PARENT_ID] = str(outer.segment.run_id)
+        base = otel_context.get_current()
+        token = RunIdGenerator.with_trace_id(segment.trace_id)
+        try:
+            self._begin(runtime, name, attributes, parent=Context(), links=self._links())
+        finally:
+            RunIdGenerator.reset(token)
+        inner = context.with_node(self, self.span, base)
+        self._mark_started(runtime, inner)
+        return inner
+
+    def _named(self) -> tuple[str, dict[str, Any]]:
+        name = identifier(self.agent_name, semconv.AGENT_NAME, "agent name")
+        attributes = allowed(
+            {
+                semconv.OPERATION: "invoke_agent",
+                semconv.AGENT_NAME: name,
+                semconv.CAPTURE_LEVEL: "metadata",
+                **self._options,
+            }
+        )
+        return f"invoke_agent {name}", attributes
+
+    def _links(self) -> list[Link]:
+        """Link to the span around the run, and to the segment before this one."""
+        links: list[Link] = []
+        around = trace.get_current_span().get_span_context()
+        if around.is_valid:
+            links.append(Link(around))
+        reference = self._reference
+        if reference is not None and reference.span_id:
+            previous = SpanContext(
+                self.run_id.int,
+                reference.span_id,
+                is_remote=True,
+                trace_flags=TraceFlags(reference.flags),
+            )
+            links.append(Link(previous, {semconv.SEGMENT_ID: reference.segment_id}))
+        return links
+
+    def _mark_started(self, runtime: Runtime, inner: Context) -> None:
+        """Export a zero-length span at once, so that a run whose process dies is visible."""
+        mark = Node()
+        mark.agent = self.agent
+        name = self._named()[1].get(semconv.AGENT_NAME)
+        attributes = {semconv.RUN_EVENT: "started", semconv.RUN_STATUS: "running"}
+        mark._begin(
+            runtime, f"run_started {name}", {**attributes, semconv.AGENT_NAME: name}, parent=inner
+        )
+        mark._end({}, end_ns=mark.start_ns)
+
+    def returned(self, value: Any) -> None:
+        """Take no note: what an agent returns is content."""
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """End the run; only the first call counts."""
+        runtime, agent = self.runtime, self.agent
+        if runtime is None or agent is None or self.span is INVALID_SPAN or not self._claim():
+            return
+        with guard("finish a run"):
+            if runtime.unsettled:
+                runtime.settle(everywhere=self._root)
+            status, reason = self._ending(error)
+            values: dict[str, Any] = {
+                semconv.RUN_STATUS: status,
+                semconv.RUN_TERMINATION_REASON: reason,
+            }
+            if error is not None and status == "failed":
+                values[semconv.ERROR_TYPE] = error_type(error)
+            attributes = allowed(values)
+            if self._root:
+                attributes.update(self._final_totals(runtime, agent.segment))
+            self._end(attributes, failed=status == "failed")
+            if self._root:
+                _seal_later(runtime, self, agent)
+
+    def _final_totals(self, runtime: Runtime, segment: Segment) -> dict[str, Any]:
+        unpriced = [one for one in list(segment.pending) if not runtime.late.settle(one)]
+        if unpriced:
+            span_id = self.span.get_span_context().span_id
+            runtime.late.add_run(span_id, segment, root=self._root)
+        totals = totals_attributes(segment)
+        still_open = [seq for seq in list(segment.open_seqs) if seq != self.seq]
+        if still_open:
+            totals[semconv.RUN_OPEN_SEQS] = tuple(still_open[:256])
+        return totals
+
+    def _ending(self, error: BaseException | None) -> tuple[str, str | None]:
+        if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
+            if self._status in _WAITING:
+                return self._status, None
+            return self._status or "completed", self._termination_reason or "completed"
+        if is_cancellation(error):
+            return "cancelled", "cancelled"
+        if self._termination_reason is not None and self._status == "failed":
+            return "failed", self._termination_reason
+        return "failed", "error"
+
+    # --- as a context manager and a decorator ---------------------------------------------------
+
+    def __enter__(self) -> Self:
+        opened = self.begin()
+        if opened is not None:
+            self._token = context.attach(opened)
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._token is not None:
+            context.detach(self._token)
+            self._token = None
+        self.finish(exc)
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.__exit__(exc_type, exc, traceback)
+
+    def __call__(self, function: F) -> F:
+        """Make each call of `function` a run of its own."""
+
+        def make() -> Run:
+            return Run(
+                self.agent_name,
+                run_id=self._given,
+                options=self._options,
+                reference=self._reference,
+            )
+
+        return wrap_function(function, make)
+
+
+def _seal_later(runtime: Runtime, run: Run, agent: Agent) -> None:
+    """Seal the segment after a grace for late spans; at shutdown at once."""
+    segment = agent.segment
+    root = run.span.get_span_context()
+    name = identifier(run.agent_name, semconv.AGENT_NAME, "agent name")
+
+    def seal() -> None:
+        if segment.sealed:
+            return
+        segment.sealed = True
+        spans = segment.last_seq
+        still_open = tuple(segment.open_seqs)
+        mark = Node()
+        mark.agent = agent
+        parent = trace.set_span_in_context(trace.NonRecordingSpan(root), Context())
+        attributes: dict[str, Any] = {
+            semconv.RUN_EVENT: "sealed",
+            semconv.AGENT_NAME: name,
+            semconv.SEAL_SPANS: spans - len(still_open),
+            semconv.SEAL_LAST_SEQ: spans,
+            semconv.SEAL_OPEN_SEQS: still_open,
+            **totals_attributes(segment),
+        }
+        mark._begin(runtime, f"run_sealed {name}", attributes, parent=parent)
+        mark._end({}, end_ns=mark.start_ns)
+        runtime.segments.close(segment)
+
+    runtime.worker.call_later(runtime.settings.seal_grace_s, seal, at_shutdown=True)
+
+
+def run(
+    agent: str,
+    *,
+    run_id: uuid.UUID | str | None = None,
+    conversation_id: str | None = None,
+    actor: str | None = None,
+    tenant: str | None = None,
+    configuration: str | None = None,
+    kind: str | None = None,
+    trigger: str | None = None,
+    message_id: str | None = None,
+) -> Run:
+    """Return a run of an agent, to be used in `with`, `async with`, or as a decorator.
+
+    A run inside another is a nested agent of the same trace, unless it is given a `run_id` of its
+    own: then it is a trace of its own, linked to the outer one. A trace around the run (of an HTTP
+    request, say) is kept as a link.
+
+    Args:
+        agent: name of the agent, an identifier.
+        run_id: a uuid, or its text with or without dashes; None or empty text mints a fresh one.
+        conversation_id: the conversation that the run belongs to.
+        actor: who the run acts for; exported as a keyed digest only.
+        tenant: the tenant.
+        configuration: identifier of the agent's configuration.
+        kind: the kind of process, such as `channel` or `worker`.
+        trigger: what started the run, such as `user_message`.
+        message_id: the message that started it.
+
+    Raises:
+        RunIdError: `run_id` is nil or malformed.
+    """
+    options: dict[str, Any] = {
+        semconv.CONVERSATION_ID: conversation_id,
+        semconv.TENANT: tenant,
+        semconv.CONFIGURATION: configuration,
+        semconv.RUN_KIND: kind,
+        semconv.TRIGGER: trigger,
+        semconv.MESSAGE_ID: message_id,
+    }
+    runtime = _runtime.get()
+    if actor is not None and runtime is not None:
+        with guard("make the digest of an actor"):
+            digests = runtime.digests.get()
+            options[semconv.ACTOR] = digests.of(str(actor))
+            options[semconv.DIGEST_KEY_ID] = digests.key_id
+    return Run(agent, run_id=run_id, options=options)
+
+
+def resume(reference: str) -> Run:
+    """Return the next segment of a run that was suspended, here or in another process.
+
+    Args:
+        reference: what `run.reference()` or `run.suspend()` returned.
+
+    Raises:
+        RunReferenceError: the text is not a run reference.
+    """
+    parsed = Reference.parse(reference)
+    return Run(parsed.agent, run_id=parsed.run_id, options={}, reference=parsed)
+
+
+def current_run() -> Run | None:
+    """Return the innermost run that is current here, or None."""
+    node = context.current_node()
+    return node.agent.run if node is not None and node.agent is not None else None

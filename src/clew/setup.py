@@ -1,0 +1,313 @@
+"""Configure, instrument, and take it back: settings to providers, pipeline and taps."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Any
+
+import wrapt
+from opentelemetry import trace
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SpanExporter
+
+from clew import exchange, semconv
+from clew._guard import guard, logger, warn_once
+from clew.errors import ClewError, ConfigurationError
+from clew.ids import RunIdGenerator
+from clew.pipeline import exporters, runtime, sampling
+from clew.pipeline.exporters import Fanout
+from clew.pipeline.filter import Filter
+from clew.pipeline.processor import Exporting, RootProcessor, instance_id
+from clew.pipeline.runtime import Runtime
+from clew.pipeline.worker import Worker
+from clew.pricing import Prices
+from clew.settings import Settings
+from clew.taps import httpx as httpx_tap
+from clew.taps import stainless
+
+_lock = threading.RLock()
+_signature: tuple[Any, ...] | None = None
+_own_providers: weakref.WeakSet[TracerProvider] = weakref.WeakSet()
+_processors: weakref.WeakKeyDictionary[TracerProvider, RootProcessor] = weakref.WeakKeyDictionary()
+
+
+def configure(
+    service_name: str | None = None,
+    *,
+    settings: Settings | None = None,
+    span_exporters: Sequence[SpanExporter] | None = None,
+    tracer_provider: trace.TracerProvider | None = None,
+) -> None:
+    """Set Clew up in this process.
+
+    Without a tracer provider in the process, Clew makes one, and every span in the process passes
+    its allow-list. Otherwise it joins the one that is there: its processors stay as they are, and
+    Clew exports nothing unless `span_exporters` is given, and then only traces that it has a part
+    in. Called again with the same arguments it changes nothing; with others it says so.
+
+    Args:
+        service_name: the name of the service, by default from OTEL_SERVICE_NAME.
+        settings: by default from the environment (see `Settings.from_environment`).
+        span_exporters: where spans go, instead of the OTLP exporter.
+        tracer_provider: an OpenTelemetry SDK provider to join.
+
+    Raises:
+        ConfigurationError: a setting or an environment variable is wrong.
+        MissingExtraError: an optional part that is asked for is not installed.
+    """
+    global _signature  # noqa: PLW0603 - one per process is what it is
+    with _lock:
+        settings = settings or Settings.from_environment()
+        if service_name is not None:
+            settings = settings.model_copy(update={"service_name": service_name})
+        given = None if span_exporters is None else tuple(id(one) for one in span_exporters)
+        signature = (settings, given, id(tracer_provider) if tracer_provider else None)
+        if runtime.get() is not None:
+            if signature != _signature:
+                logger.warning(
+                    "clew.configure was called again with other arguments and changed nothing; "
+                    "call clew.shutdown() first"
+                )
+            return
+        if settings.disabled:
+            return
+        _start(settings, span_exporters, tracer_provider)
+        _signature = signature
+        atexit.register(shutdown)
+
+
+def _start(
+    settings: Settings,
+    span_exporters: Sequence[SpanExporter] | None,
+    tracer_provider: trace.TracerProvider | None,
+) -> None:
+    provider, own = _provider(settings, tracer_provider)
+    chosen = span_exporters
+    if chosen is None:
+        chosen = exporters.from_environment() if own else ()
+    # An own provider cannot be replaced once it is the process's: the resource of a later
+    # configuration is put on the exported copies.
+    resource = _resource(settings)
+    instance = provider.resource.attributes.get("service.instance.id")
+    filter_ = Filter(settings.allow_list, resource.attributes if own else {}, instance is None)
+    exporting = Exporting(filter_, Fanout(chosen))
+    worker = Worker(
+        exporting,
+        queue_size=settings.queue_size,
+        batch_size=settings.batch_size,
+        delay=settings.export_delay_ms / 1000,
+    )
+    prices = Prices(settings.model_aliases, settings.prices_file)
+    prices.load_in_background()
+    tracer = provider.get_tracer(semconv.SCOPE, metadata.version("clew"))
+    if not own:
+        with guard("give the tracer Clew's ids"):
+            tracer.id_generator = RunIdGenerator()  # type: ignore[attr-defined]
+    started = Runtime(tracer=tracer, settings=settings, prices=prices, worker=worker)
+    exporting.runtime = started
+    processor = _processors.get(provider)
+    if processor is None:
+        processor = _processors[provider] = RootProcessor(runs_only=not own)
+        provider.add_span_processor(processor)
+    processor.exports = bool(chosen)
+    processor.runtime = started
+    exchange.forget_routes()
+    runtime.set_current(started)
+    worker.start()
+
+
+def _provider(
+    settings: Settings, given: trace.TracerProvider | None
+) -> tuple[TracerProvider, bool]:
+    """Return the provider, and whether it is Clew's own."""
+    if given is not None:
+        if not isinstance(given, TracerProvider):
+            raise ConfigurationError(
+                f"tracer_provider has type {type(given).__name__}; give an "
+                "opentelemetry.sdk.trace.TracerProvider, or none to let Clew make its own"
+            )
+        return given, given in _own_providers
+    current = trace.get_tracer_provider()
+    if isinstance(current, TracerProvider):
+        return current, current in _own_providers
+    provider = TracerProvider(
+        sampler=sampling.from_environment(os.environ),
+        resource=_resource(settings),
+        id_generator=RunIdGenerator(),  # type: ignore[arg-type]
+        shutdown_on_exit=False,
+    )
+    _own_providers.add(provider)
+    if isinstance(current, trace.ProxyTracerProvider):
+        trace.set_tracer_provider(provider)
+    else:
+        warn_once(
+            "join a foreign tracer provider",
+            "The process has a tracer provider that is not OpenTelemetry's SDK (%s); "
+            "Clew uses a private one beside it.",
+            type(current).__name__,
+        )
+    return provider, True
+
+
+def _resource(settings: Settings) -> Resource:
+    attributes: dict[str, Any] = {}
+    if settings.service_name:
+        attributes["service.name"] = settings.service_name
+    resource = Resource.create(attributes)
+    if "service.instance.id" not in resource.attributes:
+        resource = resource.merge(Resource({"service.instance.id": instance_id()}))
+    return resource
+
+
+def shutdown(timeout: float | None = None) -> None:
+    """Export what has ended, seal the runs, and stop; afterwards Clew is a no-op again.
+
+    Args:
+        timeout: seconds, by default the setting (5).
+    """
+    global _signature  # noqa: PLW0603
+    with _lock:
+        stopping = runtime.get()
+        if stopping is None:
+            return
+        with guard("shut down"):
+            stopping.settle(everywhere=True)
+            stopping.hold_streams()
+            seconds = stopping.settings.shutdown_s if timeout is None else timeout
+            lost = stopping.worker.shutdown(seconds) + stopping.worker.dropped
+            if lost:
+                logger.warning("Clew has lost %d spans: they were not exported in time", lost)
+        for processor in _processors.values():
+            if processor.runtime is stopping:
+                processor.runtime = None
+        runtime.set_current(None)
+        _signature = None
+        atexit.unregister(shutdown)
+
+
+# --- taps -----------------------------------------------------------------------------------------
+
+_MISSING = object()
+_patched: list[tuple[Any, str, Any, Any]] = []
+_patched_clients: weakref.WeakKeyDictionary[Any, list[tuple[Any, str]]] = (
+    weakref.WeakKeyDictionary()
+)
+_active = False
+_hooked: set[str] = set()
+
+
+def _modules() -> dict[str, tuple[tuple[str, str, Any], ...]]:
+    found = dict.fromkeys(httpx_tap.LIBRARIES, httpx_tap.PATCHES)
+    found.update(dict.fromkeys(stainless.MODULES, stainless.PATCHES))
+    return found
+
+
+def instrument(client: Any = None) -> Any:
+    """Listen to every known HTTP client library, or to one client object.
+
+    Libraries that are imported later are listened to when they are imported. Instrumenting again
+    changes nothing.
+
+    Args:
+        client: an SDK client or an HTTP client; None for all.
+
+    Returns:
+        The client that was given.
+
+    Raises:
+        ClewError: the client is of no kind that Clew knows.
+    """
+    global _active  # noqa: PLW0603
+    with _lock:
+        if client is not None:
+            _instrument_client(client)
+            return client
+        _active = True
+        for name in _modules():
+            if name in sys.modules:
+                _patch_module(sys.modules[name])
+            elif name not in _hooked:
+                _hooked.add(name)
+                wrapt.register_post_import_hook(_imported, name)
+        return None
+
+
+def _imported(module: Any) -> None:
+    if _active:
+        with guard("instrument a library that was imported"):
+            _patch_module(module)
+
+
+def _patch_module(module: Any) -> None:
+    for class_name, method, wrapper in _modules()[module.__name__]:
+        owner = getattr(module, class_name, None)
+        if owner is None or not hasattr(owner, method):
+            warn_once(
+                f"find {module.__name__}.{class_name}.{method}",
+                "%s has no %s.%s: its calls are recorded with less detail.",
+                *(module.__name__, class_name, method),
+            )
+            continue
+        _patch(owner, method, wrapper)
+
+
+def _patch(owner: Any, name: str, wrapper: Any) -> bool:
+    present = vars(owner).get(name, _MISSING)
+    if isinstance(present, wrapt.FunctionWrapper) and present._self_wrapper is wrapper:
+        return False
+    original = getattr(owner, name) if present is _MISSING else present
+    wrapped = wrapt.FunctionWrapper(original, wrapper)
+    setattr(owner, name, wrapped)
+    _patched.append((owner, name, present, wrapped))
+    return True
+
+
+def _instrument_client(client: Any) -> None:
+    sdk = stainless.client_patch(client)
+    if sdk is not None:
+        module = sys.modules.get(
+            next(
+                b.__module__
+                for b in type(client).__mro__
+                if b.__name__ in ("SyncAPIClient", "AsyncAPIClient")
+            )
+        )
+        if module is not None and module.__name__ in stainless.MODULES:
+            _patch_module(module)
+    inner = client if httpx_tap.client_patch(client) else stainless.http_client(client)
+    target = httpx_tap.client_patch(inner) if inner is not None else None
+    if target is None:
+        raise ClewError(
+            f"cannot instrument a {type(client).__module__}.{type(client).__qualname__}: "
+            "give an httpx or httpx2 client, or an SDK client that has one"
+        )
+    _patch(*target)
+
+
+def uninstrument(client: Any = None) -> None:
+    """Undo `instrument`, for all libraries and clients, or for one client object."""
+    global _active  # noqa: PLW0603
+    with _lock:
+        only = None
+        if client is None:
+            _active = False
+        else:
+            only = client if httpx_tap.client_patch(client) else stainless.http_client(client)
+        for entry in list(_patched):
+            owner, name, present, wrapped = entry
+            if client is not None and owner is not only:
+                continue
+            _patched.remove(entry)
+            if vars(owner).get(name) is not wrapped:
+                continue  # somebody has wrapped it again: ours stays below, inactive
+            if present is _MISSING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, present)

@@ -1,0 +1,194 @@
+"""The life of a span of ours: started on enter, finished exactly once.
+
+`Node` is the one lifecycle class; runs, rounds, tool calls and decisions are nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry.context import Context
+from opentelemetry.trace import INVALID_SPAN, Link, Span, SpanKind, StatusCode
+
+from clew import semconv
+from clew._guard import record_failure, warn_once
+from clew.facts import ToolCall
+from clew.pipeline.runtime import Runtime
+from clew.pipeline.stamp import Segment
+from clew.rules import DROPPED, OTHER
+
+if TYPE_CHECKING:
+    from clew.runs import Run
+
+_CALLS_REMEMBERED = 1024
+
+
+def error_type(error: BaseException) -> str:
+    """Return the qualified name of an exception's class (a builtin's bare name), never its text."""
+    kind = type(error)
+    module = kind.__module__
+    name = kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+    kept = semconv.RULES[semconv.ERROR_TYPE].apply(name)
+    return OTHER if kept is DROPPED else kept
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """Tell whether an exception means that somebody stopped the work, not that it failed."""
+    return isinstance(error, (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit))
+
+
+def identifier(value: Any, key: str, what: str) -> str:
+    """Return an identifier given in code, or `_OTHER` with a warning when it is none."""
+    kept = semconv.RULES[key].apply(value)
+    if kept is DROPPED:
+        warn_once(
+            f"use a {what} that is no identifier",
+            "A %s given in code is not an identifier (letters, digits and _.:/@+=~#-, no spaces, "
+            "at most 128 characters) and is recorded as _OTHER.",
+            what,
+        )
+        return OTHER
+    return kept
+
+
+def allowed(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes that are set and obey their rules."""
+    rules = semconv.RULES
+    kept: dict[str, Any] = {}
+    for key, value in attributes.items():
+        if value is not None:
+            result = rules[key].apply(value)
+            if result is not DROPPED:
+                kept[key] = result
+    return kept
+
+
+class Agent:
+    """One agent in one segment: its name, its rounds, and the tool calls its model asked for."""
+
+    __slots__ = ("_lock", "asked", "common", "id", "offered", "rounds", "run", "segment")
+
+    def __init__(self, run: Run, segment: Segment, agent_id: str, rounds: int = 0) -> None:
+        self.run = run
+        self.segment = segment
+        self.id = agent_id
+        self.rounds = rounds
+        self.offered: set[str] = set()
+        self.asked: dict[str, tuple[int, str | None]] = {}
+        """Ids of tool calls that the model asked for, each with its round and tool name."""
+        self.common = {**segment.common, semconv.AGENT_ID: agent_id}
+        self._lock = threading.Lock()
+
+    def next_round(self) -> int:
+        """Number the next round."""
+        with self._lock:
+            self.rounds += 1
+            return self.rounds
+
+    def learn(self, number: int | None, calls: Sequence[ToolCall]) -> None:
+        """Remember the tool calls that a round asked for."""
+        for call in calls:
+            if call.id and number is not None and len(self.asked) < _CALLS_REMEMBERED:
+                self.asked[call.id] = (number, call.name)
+
+
+class Node:
+    """A span of ours, from start to finish.
+
+    Starting and finishing never raise. Without a configured Clew nothing is started and
+    everything is a no-op.
+    """
+
+    __slots__ = (
+        "_once",
+        "_perf",
+        "agent",
+        "decisions",
+        "denials",
+        "parent_node",
+        "runtime",
+        "seq",
+        "span",
+        "start_ns",
+    )
+
+    def __init__(self) -> None:
+        self.runtime: Runtime | None = None
+        self.agent: Agent | None = None
+        self.parent_node: Node | None = None
+        self.span: Span = INVALID_SPAN
+        self.seq = 0
+        self.start_ns = 0
+        self.decisions = 0
+        self.denials = 0
+        self._perf = 0
+        self._once = threading.Lock()
+
+    def _begin(
+        self,
+        runtime: Runtime,
+        name: str,
+        attributes: dict[str, Any],
+        *,
+        kind: SpanKind = SpanKind.INTERNAL,
+        parent: Context | None = None,
+        links: Sequence[Link] = (),
+    ) -> None:
+        agent = self.agent
+        self.runtime = runtime
+        if runtime.unsettled:
+            runtime.settle()
+        self.start_ns = time.time_ns()
+        self._perf = time.perf_counter_ns()
+        if agent is not None:
+            self.seq = agent.segment.next_seq()
+            attributes = {**attributes, **agent.common, semconv.SEQ: self.seq}
+        try:
+            self.span = runtime.tracer.start_span(
+                name,
+                context=parent,
+                kind=kind,
+                attributes=attributes,
+                links=links,
+                start_time=self.start_ns,
+            )
+        except Exception:
+            record_failure("start a span")
+
+    def _claim(self) -> bool:
+        """Return True to the one caller that may finish this node."""
+        return self._once.acquire(blocking=False)
+
+    def now_ns(self) -> int:
+        """Return the wall-clock time in ns, by the monotonic time since the start."""
+        return self.start_ns + time.perf_counter_ns() - self._perf
+
+    def _end(
+        self,
+        attributes: dict[str, Any],
+        *,
+        failed: bool = False,
+        end_ns: int | None = None,
+    ) -> None:
+        """Set the last attributes and end the span. Call only after `_claim` said True."""
+        span = self.span
+        if self.runtime is not None and self.runtime.unsettled:
+            self.runtime.settle()
+        if self.decisions:
+            attributes[semconv.DECISIONS] = self.decisions
+            attributes[semconv.DENIALS] = self.denials
+        try:
+            if span.is_recording():
+                if attributes:
+                    span.set_attributes(attributes)
+                if failed:
+                    span.set_status(StatusCode.ERROR)
+            span.end(end_ns or self.now_ns())
+        except Exception:
+            record_failure("end a span")
+        if self.agent is not None:
+            self.agent.segment.ended(self.seq)

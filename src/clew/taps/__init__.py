@@ -1,0 +1,1 @@
+"""Taps: where Clew listens. One file for each client library."""

@@ -1,0 +1,236 @@
+"""The tap on `httpx` and `httpx2`: wraps `Client.send` and `AsyncClient.send`.
+
+Below `send`, the default transports are looked at too: an instrumentation that injects trace
+headers there is told to stand aside, and what was injected all the same is taken off again.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, cast
+
+import wrapt
+
+from clew import context, exchange
+from clew._guard import guard, record_failure
+from clew.exchange import Exchange, StreamTap
+from clew.pipeline import runtime as _runtime
+
+LIBRARIES = ("httpx", "httpx2")
+
+
+class SyncBody(wrapt.ObjectProxy):  # type: ignore[misc]
+    """A response's byte stream, listened to."""
+
+    _self_tap: StreamTap
+
+    def __init__(self, wrapped: Any, tap: StreamTap) -> None:
+        super().__init__(wrapped)
+        self._self_tap = tap
+
+    def __iter__(self) -> Iterator[bytes]:
+        return _iterate(self.__wrapped__, self._self_tap)
+
+    def close(self) -> None:
+        """Close the stream."""
+        with guard("end a stream"):
+            self._self_tap.closed()
+        self.__wrapped__.close()
+
+    def __del__(self) -> None:
+        with guard("drop a stream"):
+            self._self_tap.dropped()
+
+
+class AsyncBody(wrapt.ObjectProxy):  # type: ignore[misc]
+    """A response's asynchronous byte stream, listened to."""
+
+    _self_tap: StreamTap
+
+    def __init__(self, wrapped: Any, tap: StreamTap) -> None:
+        super().__init__(wrapped)
+        self._self_tap = tap
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return _aiterate(self.__wrapped__, self._self_tap)
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        with guard("end a stream"):
+            self._self_tap.closed()
+        await self.__wrapped__.aclose()
+
+    def __del__(self) -> None:
+        with guard("drop a stream"):
+            self._self_tap.dropped()
+
+
+def _iterate(body: Any, tap: StreamTap) -> Iterator[bytes]:
+    source = iter(body)
+    try:
+        feed = tap.feed
+        for chunk in source:
+            feed(chunk)
+            yield chunk
+            fast = tap.fast_feed()
+            if fast is not None:
+                break
+        else:
+            fast = None
+        if fast is not None:
+            for chunk in source:
+                tap.size += len(chunk)
+                try:
+                    fast(chunk)
+                except Exception:
+                    record_failure("read a stream")
+                yield chunk
+    except GeneratorExit:
+        raise  # the caller stopped reading; closing or dropping the body says which way
+    except BaseException as error:
+        tap.failed(error)
+        raise
+    else:
+        tap.exhausted()
+
+
+async def _aiterate(body: Any, tap: StreamTap) -> AsyncIterator[bytes]:
+    source = body.__aiter__()
+    try:
+        feed = tap.feed
+        fast: Callable[[bytes], None] | None = None
+        async for chunk in source:
+            feed(chunk)
+            yield chunk
+            fast = tap.fast_feed()
+            if fast is not None:
+                break
+        if fast is not None:
+            async for chunk in source:
+                tap.size += len(chunk)
+                try:
+                    fast(chunk)
+                except Exception:
+                    record_failure("read a stream")
+                yield chunk
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        tap.failed(error)
+        raise
+    else:
+        tap.exhausted()
+
+
+def _begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exchange | None:
+    runtime = _runtime.get()
+    if runtime is None:
+        return None
+    try:
+        request = args[0] if args else kwargs["request"]
+        url = request.url
+        host = url.host
+        begun = exchange.begin(
+            runtime,
+            request,
+            method=request.method,
+            url=(url.scheme, host, url.port, url.raw_path.decode("ascii", "replace")),
+            body=functools.partial(_body_of, request),
+        )
+        if begun is not None and not exchange.may_propagate(runtime, host):
+            _strip(request)
+    except Exception:
+        record_failure("look at a request")
+        return None
+    return begun
+
+
+def _body_of(request: Any) -> bytes | None:
+    """Return a request's body if it is in memory; a body that is streamed is left alone."""
+    return cast("bytes | None", getattr(request, "_content", None))
+
+
+def _strip(request: Any) -> None:
+    """Take trace headers off a request: the trace id is the run's id and stays in the house."""
+    headers = request.headers
+    for name, _ in headers.raw:
+        if name.lower() in _TRACE_HEADERS:
+            del headers[name.decode("ascii")]
+
+
+_TRACE_HEADERS = frozenset(name.encode() for name in exchange.TRACE_HEADERS)
+
+
+def _respond(begun: Exchange, response: Any, body_type: type[Any], *, streaming: bool) -> None:
+    with guard("look at a response"):
+        content_type = exchange.content_type_of(response.headers)
+        if streaming and not hasattr(response, "_content"):
+            encoding = response.headers.get("content-encoding")
+            tap = StreamTap(begun, response.status_code, content_type, encoding)
+            response.stream = body_type(response.stream, tap)
+        else:
+            begun.responded(response.status_code, content_type, response.content)
+
+
+def _send(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    begun = _begin(args, kwargs)
+    if begun is None:
+        return wrapped(*args, **kwargs)
+    token = context.attach(begun.context())
+    try:
+        response = wrapped(*args, **kwargs)
+    except BaseException as error:
+        begun.raised(error)
+        raise
+    finally:
+        context.detach(token)
+    _respond(begun, response, SyncBody, streaming=bool(kwargs.get("stream")))
+    return response
+
+
+async def _asend(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    begun = _begin(args, kwargs)
+    if begun is None:
+        return await wrapped(*args, **kwargs)
+    token = context.attach(begun.context())
+    try:
+        response = await wrapped(*args, **kwargs)
+    except BaseException as error:
+        begun.raised(error)
+        raise
+    finally:
+        context.detach(token)
+    _respond(begun, response, AsyncBody, streaming=bool(kwargs.get("stream")))
+    return response
+
+
+def _transport(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Check a request once more where it leaves: see the module's docstring."""
+    begun = exchange.active_exchange()
+    if begun is not None:
+        with guard("check a request's headers"):
+            request = args[0] if args else kwargs["request"]
+            if not exchange.may_propagate(begun.runtime, request.url.host):
+                _strip(request)
+    return wrapped(*args, **kwargs)
+
+
+PATCHES: tuple[tuple[str, str, Any], ...] = (
+    ("Client", "send", _send),
+    ("AsyncClient", "send", _asend),
+    ("HTTPTransport", "handle_request", _transport),
+    ("AsyncHTTPTransport", "handle_async_request", _transport),
+)
+"""What is wrapped in each library: class, method, wrapper."""
+
+
+def client_patch(client: Any) -> tuple[Any, str, Any] | None:
+    """Return what to wrap on one client object, or None when it is no client of these libraries."""
+    for base in type(client).__mro__:
+        if base.__module__.partition(".")[0] in LIBRARIES:
+            if base.__name__ == "AsyncClient":
+                return client, "send", _asend
+            if base.__name__ == "Client":
+                return client, "send", _send
+    return None
