@@ -1,0 +1,198 @@
+"""The schema, as numbered steps that are only ever appended to.
+
+Each step runs in one transaction together with its own record in the table `migrations`. A file
+with a step that is not in this list was written by a newer Clew and is refused.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from clew.errors import StoreError
+from clew.store.database import APPLICATION_ID, explained, transaction
+
+
+class Migration(NamedTuple):
+    """One step; its number is its place in the list, from 1."""
+
+    name: str
+    statements: tuple[str, ...]
+
+
+_RECORDS: Final = """
+    CREATE TABLE migrations (
+        number INTEGER PRIMARY KEY,
+        name TEXT NOT NULL,
+        applied_ns INTEGER NOT NULL
+    )
+"""
+
+MIGRATIONS: Final = (
+    Migration(
+        "spans, resources, scopes and runs",
+        (
+            """
+            CREATE TABLE resources (
+                id INTEGER PRIMARY KEY,
+                digest BLOB NOT NULL UNIQUE,
+                service TEXT,
+                record TEXT NOT NULL
+            )
+            """,
+            """
+            CREATE TABLE scopes (
+                id INTEGER PRIMARY KEY,
+                digest BLOB NOT NULL UNIQUE,
+                name TEXT NOT NULL,
+                record TEXT NOT NULL
+            )
+            """,
+            """
+            CREATE TABLE spans (
+                id INTEGER PRIMARY KEY,
+                trace_id BLOB NOT NULL,
+                span_id BLOB NOT NULL,
+                parent_id BLOB,
+                digest BLOB NOT NULL,
+                resource_id INTEGER NOT NULL,
+                scope_id INTEGER NOT NULL,
+                received_ns INTEGER NOT NULL,
+                type TEXT NOT NULL,
+                name TEXT NOT NULL,
+                kind INTEGER NOT NULL,
+                start_ns INTEGER NOT NULL,
+                end_ns INTEGER NOT NULL,
+                status INTEGER NOT NULL,
+                error_type TEXT,
+                segment_id TEXT,
+                segment INTEGER,
+                seq INTEGER,
+                agent TEXT,
+                agent_id TEXT,
+                round INTEGER,
+                provider TEXT,
+                model TEXT,
+                input_tokens INTEGER,
+                output_tokens INTEGER,
+                cache_read_tokens INTEGER,
+                cache_write_tokens INTEGER,
+                reasoning_tokens INTEGER,
+                cost_usd REAL,
+                cost_status TEXT,
+                tool TEXT,
+                tool_outcome TEXT,
+                tool_effect TEXT,
+                gate TEXT,
+                outcome TEXT,
+                reason TEXT,
+                policy TEXT,
+                policy_version TEXT,
+                enforced INTEGER,
+                executed INTEGER,
+                subject TEXT,
+                decided_by TEXT,
+                data_class TEXT,
+                trust_zone TEXT,
+                attributes TEXT NOT NULL,
+                rest TEXT
+            )
+            """,
+            "CREATE UNIQUE INDEX spans_key ON spans (trace_id, span_id)",
+            """
+            CREATE INDEX spans_decisions ON spans (outcome, gate, start_ns)
+            WHERE type = 'decision'
+            """,
+            "CREATE INDEX spans_tools ON spans (tool, start_ns) WHERE type = 'tool'",
+            """
+            CREATE TABLE span_conflicts (
+                id INTEGER PRIMARY KEY,
+                trace_id BLOB NOT NULL,
+                span_id BLOB NOT NULL,
+                digest BLOB NOT NULL,
+                received_ns INTEGER NOT NULL,
+                record TEXT NOT NULL,
+                UNIQUE (trace_id, span_id, digest)
+            )
+            """,
+            """
+            CREATE TABLE runs (
+                id INTEGER PRIMARY KEY,
+                trace_id BLOB NOT NULL UNIQUE,
+                is_run INTEGER NOT NULL,
+                start_ns INTEGER NOT NULL,
+                end_ns INTEGER NOT NULL,
+                agent TEXT,
+                service TEXT,
+                status TEXT,
+                tenant TEXT,
+                conversation_id TEXT,
+                denials INTEGER,
+                errors INTEGER NOT NULL,
+                input_tokens INTEGER,
+                output_tokens INTEGER,
+                cost_usd REAL,
+                fold TEXT NOT NULL
+            )
+            """,
+            "CREATE INDEX runs_by_time ON runs (is_run, start_ns, trace_id)",
+            "CREATE INDEX runs_by_agent ON runs (agent, start_ns, trace_id)",
+            "CREATE INDEX runs_by_status ON runs (status, start_ns, trace_id)",
+            """
+            CREATE INDEX runs_denied ON runs (start_ns, trace_id) WHERE denials > 0
+            """,
+            "CREATE INDEX runs_failed ON runs (start_ns, trace_id) WHERE errors > 0",
+        ),
+    ),
+)
+
+
+def migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring the schema up to date.
+
+    Raises:
+        StoreError: the file is newer than this program, or is somebody else's database.
+    """
+    with explained(path):
+        while (number := pending(connection, path)) is not None:
+            with transaction(connection):
+                # Another process may have been faster while this one waited.
+                if pending(connection, path) == number:
+                    _apply(connection, number)
+
+
+def pending(connection: sqlite3.Connection, path: Path) -> int | None:
+    """Return the number of the next step to take, None when there is none.
+
+    Raises:
+        StoreError: the file is newer than this program, or is somebody else's database.
+    """
+    with explained(path):
+        owner = connection.execute("PRAGMA application_id").fetchone()[0]
+        tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+        if owner != APPLICATION_ID:
+            if owner or tables:
+                raise StoreError(f"the store {path} is a database of another program")
+            return 1
+        applied = connection.execute("SELECT max(number) FROM migrations").fetchone()[0]
+    if applied > len(MIGRATIONS):
+        raise StoreError(
+            f"the store {path} was written by a newer Clew (schema {applied}, this one knows "
+            f"{len(MIGRATIONS)}): update Clew, or choose another folder with CLEW_DATA_DIR"
+        )
+    return applied + 1 if applied < len(MIGRATIONS) else None
+
+
+def _apply(connection: sqlite3.Connection, number: int) -> None:
+    if number == 1:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(_RECORDS)
+    migration = MIGRATIONS[number - 1]
+    for statement in migration.statements:
+        connection.execute(statement)
+    connection.execute(
+        "INSERT INTO migrations (number, name, applied_ns) VALUES (?, ?, ?)",
+        (number, migration.name, time.time_ns()),
+    )
