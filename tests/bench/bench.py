@@ -62,6 +62,7 @@ def measure(
     for number in range(rounds + 1):
         note("floor", bench.floor, times * 5)
         note("floor again", bench.floor, times * 5)
+        note("one by one", bench.floor_one_by_one, times)
         for load in chosen:
             count = max(1, times // LIGHTER.get(load.name, 1))
             note(f"{load.name}: bare", load.bare, count)
@@ -82,7 +83,9 @@ def report(chosen: list[Workload], spent: dict[str, list[Spent]]) -> bool:
         for again, first in zip(spent["floor again"], spent["floor"], strict=True)
     )
     quiet = 0.9 <= itself <= 1.1
+    one_by_one = median(one.caller for one in spent["one by one"])
     print(f"floor {floor * 1e6:.2f} us a span; against itself {itself:.3f}")
+    print(f"(the same span made current, attributes set one by one: {one_by_one * 1e6:.2f} us)")
     print(
         f"{'':20}{'bare us':>10}{'with us':>10}{'added us':>10}{'added':>8}{'export':>8}{'limit':>12}"
     )

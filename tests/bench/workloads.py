@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import httpx2
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanKind
 
 import clew
@@ -193,7 +193,7 @@ class Bench:
             stream_options={"include_usage": True},
         )
         provider = TracerProvider(shutdown_on_exit=False)
-        provider.add_span_processor(SpanProcessor())
+        provider.add_span_processor(SimpleSpanProcessor(Discard()))
         self.tracer = provider.get_tracer("floor")
         self.agent_steps = self._agent_steps()
 
@@ -225,6 +225,13 @@ class Bench:
             span = self.tracer.start_span("chat gpt-4o", kind=SpanKind.CLIENT)
             span.set_attributes(ATTRIBUTES)
             span.end()
+
+    def floor_one_by_one(self, times: int) -> None:
+        """The same span made current and filled attribute by attribute, to compare with."""
+        for _ in range(times):
+            with self.tracer.start_as_current_span("chat gpt-4o", kind=SpanKind.CLIENT) as span:
+                for key, value in ATTRIBUTES.items():
+                    span.set_attribute(key, value)
 
     def small_chat(self, times: int) -> None:
         self._plain(self.small, times)
