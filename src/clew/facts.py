@@ -60,6 +60,8 @@ class RequestFacts(Struct, frozen=True, kw_only=True):
     """What a request says about itself. Counts are of entries, not of characters."""
 
     model: str | None = None
+    operation: str | None = None
+    """The operation, where the body tells what the path leaves open; wins over the route's."""
     stream: bool = False
     max_tokens: int | None = None
     temperature: float | None = None

@@ -67,6 +67,16 @@ class RawUsage(Struct, gc=False):
     cost: msgspec.Raw = EMPTY
     cost_in_usd_ticks: int | None = None
 
+    def is_empty(self) -> bool:
+        """Tell whether no total of tokens is reported at all."""
+        return (
+            self.prompt_tokens is None
+            and self.completion_tokens is None
+            and self.input_tokens is None
+            and self.output_tokens is None
+            and self.total_tokens is None
+        )
+
 
 _NO_DETAILS: Final = Details()
 _NO_TOOLS: Final = ServerTools()
@@ -78,7 +88,7 @@ def usage_of(raw: RawUsage | None, provider: str | None) -> Usage | None:
     Where prompt + completion + reasoning is the total, the provider leaves reasoning out of the
     completion (xAI, https://docs.x.ai/docs/guides/reasoning), so it is added to the output.
     """
-    if raw is None:
+    if raw is None or raw.is_empty():
         return None
     given = raw.prompt_tokens_details or raw.input_tokens_details or raw.input_token_details
     given = given or raw.prompt_token_details or _NO_DETAILS

@@ -42,9 +42,9 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T | N
 
 
 def loads(body: bytes | msgspec.Raw) -> Any:
-    """Read plain JSON, tolerant of a BOM, stray bytes, NaN and endless digits; None if it is not."""
+    """Read plain JSON in spite of a BOM, stray bytes, NaN and endless digits; None if it is not."""
     try:
-        return json.loads(bytes(body).decode("utf-8-sig", "replace"), parse_int=_parse_int)
+        return json.loads(bytes(body).decode("utf-8-sig", "replace"), parse_int=_parse_int)  # pyright: ignore[reportArgumentType]
     except (ValueError, RecursionError):
         return None
 
@@ -59,12 +59,9 @@ def count(value: Any) -> int | None:
 
     Integral floats and decimal strings are counts too (JSON writers exist that make them so).
     """
-    if type(value) is not int:
-        if (type(value) is float and math.isfinite(value) and value == int(value)) or (type(value) is str and value.isascii() and value.isdigit() and len(value) < 20):
-            value = int(value)
-        else:
-            return None
-    return value if 0 <= value <= MAX_COUNT else None
+    if (type(value) is float and value.is_integer()) or (type(value) is str and value.isascii() and value.isdigit() and len(value) < 20):
+        value = int(value)
+    return value if type(value) is int and 0 <= value <= MAX_COUNT else None
 
 
 def number(value: Any) -> float | None:

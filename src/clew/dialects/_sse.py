@@ -6,12 +6,14 @@ import re
 from typing import Final
 
 from clew.dialects._stream import EventReader
+from clew.dialects._template import Template
 
 _BOM: Final = b"\xef\xbb\xbf"
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _BLANK_LINE: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?!\n))")
 _LINE_ENDS: Final = re.compile(rb"[\r\n]*+")
-DONE: Final = b"[DONE]"
+_TYPE_FIRST: Final = re.compile(rb'(?:event: ([a-z_.]++)\n)?+data: ?\{"type": ?"([a-z_.]++)",')
+_DONE: Final = b"[DONE]"
 
 
 class SseReader(EventReader):
@@ -46,10 +48,52 @@ class SseReader(EventReader):
             payload = event[5:]
         else:
             payload = _data(event)
-        if payload is not None and payload.strip() == DONE:
+        if payload is not None and payload.strip() == _DONE:
             self.done = True
             return None
         return payload
+
+
+class TypedReader(SseReader):
+    """For dialects whose events say by their type that they carry generated output only."""
+
+    __slots__ = ("_typed", "_typed_head", "_typed_size")
+    quiet_types: frozenset[bytes] = frozenset()
+    """Types of events that never say anything but output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._typed_head: bytes | tuple[()] = ()
+        self._typed: bytes | tuple[()] = ()
+        self._typed_size = 0
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the body. Never raises."""
+        # One event: no line ends before its last two.
+        if (
+            data.startswith(self._typed)
+            and data.find(b"\n", self._typed_size) == len(data) - 2
+            and data.endswith(b"\n\n")
+            and b"\r" not in data
+        ):
+            self.chunks += 1
+            return
+        super().feed(data)
+
+    def _is_quiet(self, event: bytes) -> bool:
+        if not self.started or b"\r" in event:
+            return False
+        found = _TYPE_FIRST.match(event)
+        if found is None or found[2] not in self.quiet_types or found[1] not in (None, found[2]):
+            return False
+        if event.find(b"\n", found.end()) != len(event) - 2:
+            return False
+        self._typed_head, self._typed_size = found[0], found.end()
+        return True
+
+    def _select(self, template: Template | None) -> None:
+        super()._select(template)
+        self._typed = () if self._pending else self._typed_head
 
 
 def _data(event: bytes) -> bytes | None:

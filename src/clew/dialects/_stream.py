@@ -1,90 +1,42 @@
 """Reading events of a stream as they arrive, cheaply.
 
-Most events of a stream differ from the one before in nothing but a few words of text. The reader
-learns such an event as a template: the bytes before the text, between its texts, and after it. A
-later event that has the same bytes in the same places, and no quotation mark inside the texts,
-can tell nothing new about the answer, so it is only counted. A quotation mark inside a JSON
-string is escaped, and an escaped one ends the comparison, so content cannot imitate structure.
-Every other event is parsed.
+A chunk that is one whole event, and that a template knows to say nothing new (see `_template`),
+is only counted. Every other event is parsed.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from typing import Final
 
 from clew._guard import record_failure
+from clew.dialects._template import Holes, Template, dissect, learn
 from clew.facts import NO_RESPONSE, ResponseFacts
 
 MAX_EVENT: Final = 8 * 1024 * 1024
 """Events larger than this many bytes are passed over, not kept."""
 
-_STRING: Final = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _KEPT_TEMPLATES: Final = 4
+_MAX_LEARNT: Final = 64
+"""Templates learnt in one stream at most: some servers write every event anew."""
 
 TELLS: Final = 0
-"""`apply` answers: the event said something; parse the next one like it too."""
+"""`apply` answers: the event said something; the next one like it must be parsed too."""
 QUIET: Final = 1
-"""`apply` answers: an event with the same bytes around its texts would say nothing new."""
-
-
-def text_holes(*keys: str) -> re.Pattern[bytes]:
-    """Return a pattern that finds where the string values of `keys` begin."""
-    names = "|".join(re.escape(key) for key in keys)
-    return re.compile(rb'"(?:' + names.encode() + rb')"\s*+:\s*+"')
-
-
-class Template:
-    """An event's bytes around one or two texts."""
-
-    __slots__ = ("head", "middle", "tail")
-
-    def __init__(self, head: bytes, middle: bytes, tail: bytes) -> None:
-        self.head = head
-        self.middle = middle
-        self.tail = tail
-
-    def fits(self, event: bytes) -> bool:
-        """Tell whether `event` differs from the learnt one in its texts only."""
-        if not event.startswith(self.head):
-            return False
-        end = _string_end(event, len(self.head))
-        if end >= 0 and self.middle:
-            if not event.startswith(self.middle, end):
-                return False
-            end = _string_end(event, end + len(self.middle))
-        return end >= 0 and end == len(event) - len(self.tail) and event.endswith(self.tail)
-
-
-def learn(event: bytes, holes: re.Pattern[bytes]) -> Template | None:
-    """Make a template of an event with one or two non-empty texts; None if it has none or more."""
-    pieces: list[bytes] = []
-    start = position = 0
-    while (found := holes.search(event, position)) is not None:
-        position = found.end()
-        end = _string_end(event, position)
-        if end < 0:
-            return None
-        if end > position:
-            pieces.append(event[start:position])
-            start = end
-        position = end + 1
-    if not pieces or len(pieces) > 2:
-        return None
-    return Template(pieces[0], pieces[1] if len(pieces) == 2 else b"", event[start:])
-
-
-def _string_end(event: bytes, start: int) -> int:
-    found = _STRING.match(event, start)
-    return -1 if found is None else found.end() - 1
+"""`apply` answers: another event that differs in its holes only would say nothing new."""
+COUNTS: Final = 2
+"""`apply` answers: of the next events like it, the last one reports all that the others do."""
 
 
 class EventReader:
     """Base of the stream readers: framing by `_end_of_event` and `_payload`, meaning by `apply`."""
 
     __slots__ = (
+        "_fits",
         "_head",
         "_head_size",
+        "_latest",
+        "_learnt",
         "_middle",
         "_middle_size",
         "_pending",
@@ -94,11 +46,12 @@ class EventReader:
         "_tail",
         "_tail_size",
         "_templates",
+        "_texts",
         "chunks",
         "started",
     )
-    holes: re.Pattern[bytes] | None = None
-    """Where the texts of an event begin; None switches the fast path off."""
+    holes: Holes | None = None
+    """What may change in an event that says nothing new; None switches the fast path off."""
 
     def __init__(self) -> None:
         self.started = False
@@ -108,26 +61,34 @@ class EventReader:
         self._scanned = 0
         self._skipping = False
         self._templates: list[Template] = []
+        self._learnt = 0
+        self._latest: bytes | None = None
         # An empty tuple is the prefix of nothing: no template, or an event is half read.
         self._head: bytes | tuple[()] = ()
+        self._fits: Callable[[bytes], bool] = _never
+        self._texts = False
         self._middle = self._tail = b""
         self._head_size = self._middle_size = self._tail_size = 0
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the body. Never raises."""
-        # The same as Template.fits, spelled out: this runs for each chunk in the caller's thread.
         if data.startswith(self._head):
-            end = data.find(b'"', self._head_size)
-            if self._middle:
-                if data.startswith(self._middle, end):
-                    end = data.find(b'"', end + self._middle_size)
-                else:
-                    end = -1
-            if end == len(data) - self._tail_size and data.endswith(self._tail):
+            # Template.fits for one or two texts, spelled out: this runs for each chunk of a
+            # stream in the caller's thread.
+            if self._texts:
+                end = data.find(b'"', self._head_size)
+                if self._middle:
+                    if data.startswith(self._middle, end):
+                        end = data.find(b'"', end + self._middle_size)
+                    else:
+                        end = -1
+                if end == len(data) - self._tail_size and data.endswith(self._tail):
+                    self.chunks += 1
+                    self._latest = data
+                    return
+            if self._fits(data):
                 self.chunks += 1
-                return
-            if self._templates[0].fits(data):  # an escaped quotation mark in a text
-                self.chunks += 1
+                self._latest = data
                 return
         try:
             self._feed(data)
@@ -139,6 +100,7 @@ class EventReader:
     def result(self) -> ResponseFacts:
         """Return what has been learnt so far; callable at any time, more than once."""
         try:
+            self._settle()
             if self._pending and not self._pending_applied and not self._skipping:
                 self._flush()
             return self.facts()
@@ -159,14 +121,18 @@ class EventReader:
         """Return the facts learnt so far."""
         raise NotImplementedError
 
+    def _is_quiet(self, event: bytes) -> bool:  # noqa: ARG002 - for readers that know a way
+        """Tell from the bytes of an event that it says nothing new, without a template."""
+        return False
+
     # --- framing ---------------------------------------------------------------------------------
     def _end_of_event(self, buffer: bytes | bytearray, start: int) -> int:
         """Return the position after the event that ends at or after `start`, or -1."""
         raise NotImplementedError
 
     def _start_of_event(self, buffer: bytes | bytearray, position: int) -> int:
-        """Pass over bytes between events."""
-        return position
+        """Return where the next event begins, past the bytes between events."""
+        raise NotImplementedError
 
     def _payload(self, event: bytes) -> bytes | None:
         """Return an event's data, or None when it carries none."""
@@ -211,21 +177,45 @@ class EventReader:
         if self._pending_applied:
             self._pending_applied = False
             return
+        if self._is_quiet(event):
+            self.chunks += 1
+            return
         for position, template in enumerate(self._templates):
-            if template.fits(event):
-                self.chunks += 1
+            if event.startswith(template.head) and template.fits(event):
                 if position:
+                    self._settle()
                     self._templates.insert(0, self._templates.pop(position))
+                self.chunks += 1
+                self._latest = event
                 return
+        self._settle()
         payload = self._payload(event)
         if payload is None:
             return
         self.chunks += 1
-        if self.apply(payload) == QUIET and self.started and self.holes is not None:
-            template = learn(event, self.holes)
-            if template is not None:
-                self._templates.insert(0, template)
-                del self._templates[_KEPT_TEMPLATES:]
+        answer = self.apply(payload)
+        if answer and self.started:
+            self._learn(event, latest_counts=answer == COUNTS)
+
+    def _learn(self, event: bytes, *, latest_counts: bool) -> None:
+        if self.holes is None or self._learnt >= _MAX_LEARNT:
+            return
+        self._learnt += 1
+        anatomy = dissect(event, self.holes)
+        if anatomy is None:
+            return
+        template = learn(anatomy, self._templates, latest_counts=latest_counts)
+        if template is not None:
+            self._templates.insert(0, template)
+            del self._templates[_KEPT_TEMPLATES:]
+
+    def _settle(self) -> None:
+        """Read the last of the events that were only counted, if it reports counts."""
+        latest, self._latest = self._latest, None
+        if latest is not None and self._templates and self._templates[0].latest_counts:
+            payload = self._payload(latest)
+            if payload is not None:
+                self.apply(payload)
 
     def _flush(self) -> None:
         payload = self._payload(bytes(self._pending))
@@ -239,5 +229,12 @@ class EventReader:
             self._head = ()
             return
         self._head, self._head_size = template.head, len(template.head)
-        self._middle, self._middle_size = template.middle, len(template.middle)
-        self._tail, self._tail_size = template.tail, len(template.tail)
+        self._fits = template.fits
+        self._texts = template.texts is not None
+        if template.texts is not None:
+            self._middle, self._tail = template.texts
+            self._middle_size, self._tail_size = len(self._middle), len(self._tail)
+
+
+def _never(_event: bytes) -> bool:
+    return False

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
+from clew.dialects._dialect import Answer, WireDialect
 from clew.dialects._errors import error_body
 from clew.facts import RequestFacts, ResponseFacts
-from clew.typing import Route, StreamReader
+from clew.typing import Route
 
 
 class UnknownReader:
-    """Counts what arrives."""
+    """Counts what arrives; whether such a stream was complete cannot be told."""
 
     __slots__ = ("chunks", "started")
 
@@ -21,31 +21,23 @@ class UnknownReader:
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the body. Never raises."""
-        self.chunks += 1
+        self.chunks += 1 if data else 0
 
     def result(self) -> ResponseFacts:
-        """Return no facts: whether such a stream was complete cannot be told."""
+        """Return no facts."""
         return ResponseFacts()
 
 
-class Unknown:
-    """Reads nothing but an error's type and code."""
-
-    name = "unknown"
-
-    def request(self, body: bytes, route: Route) -> RequestFacts:
-        """Return what the route says."""
-        return RequestFacts(model=route.model, stream=route.stream)
-
-    def response(
-        self, body: bytes, status: int, route: Route, headers: Mapping[str, str] | None = None
-    ) -> ResponseFacts:
-        """Return an error's type and code, if there is one."""
-        return ResponseFacts(error=error_body(body, status))
-
-    def stream(self, route: Route, content_type: str) -> StreamReader:
-        """Return a reader that counts."""
-        return UnknownReader()
+def route_request(_body: bytes, route: Route) -> RequestFacts:
+    """Return what the route says."""
+    return RequestFacts(model=route.model, stream=route.stream)
 
 
-unknown: Final = Unknown()
+def error_response(answer: Answer) -> ResponseFacts:
+    """Return an error's type and code, if there is one."""
+    return ResponseFacts(error=error_body(answer.body, answer.status))
+
+
+unknown: Final = WireDialect(
+    "unknown", route_request, error_response, lambda _: UnknownReader(), lambda _: UnknownReader()
+)

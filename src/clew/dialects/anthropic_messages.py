@@ -5,22 +5,20 @@ https://docs.anthropic.com/en/api/messages, https://docs.anthropic.com/en/api/me
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from clew.dialects._dialect import Answer, WireDialect
 from clew.dialects._errors import error_body, error_of
 from clew.dialects._read import EMPTY, count, decode, is_empty, number, text
-from clew.dialects._sse import SseReader
-from clew.dialects._stream import QUIET, TELLS, text_holes
-from clew.dialects._whole import WholeBodyReader, is_json
+from clew.dialects._sse import TypedReader
+from clew.dialects._stream import QUIET, TELLS
+from clew.dialects._template import holes
 from clew.dialects.finish_reasons import finish_reasons
 from clew.facts import ErrorFacts, RequestFacts, ResponseFacts, ToolCall, Usage
-from clew.typing import Route, StreamReader
-
-# --- request ---------------------------------------------------------------------------------------
+from clew.typing import Route
 
 
 class _Tool(Struct, gc=False):
@@ -110,9 +108,6 @@ def _tool_result_ids(body: bytes) -> tuple[str, ...]:
     return tuple(ids)
 
 
-# --- usage -----------------------------------------------------------------------------------------
-
-
 class _CacheWrites(Struct, gc=False):
     ephemeral_1h_input_tokens: int | None = None
 
@@ -167,9 +162,6 @@ def usage_of(raw: RawUsage | None) -> Usage | None:
     )
 
 
-# --- response --------------------------------------------------------------------------------------
-
-
 class _Content(Struct, gc=False):
     type: str | None = None
     id: str | None = None
@@ -193,10 +185,12 @@ class Message(Struct):
 _MESSAGE: Final = msgspec.json.Decoder(Message)
 
 
-def read_response(body: bytes, status: int) -> ResponseFacts:
+def read_response(answer: Answer) -> ResponseFacts:
     """Read a whole messages response."""
-    message = decode(_MESSAGE, body)
-    error = error_body(body, status)
+    error = error_body(answer.body, answer.status)
+    if answer.route.operation == "count_tokens":  # its `input_tokens` is the answer, not a usage
+        return ResponseFacts(error=error)
+    message = decode(_MESSAGE, answer.body)
     if message is None:
         return ResponseFacts(error=error)
     return message_facts(message, error)
@@ -223,9 +217,6 @@ def message_facts(message: Message, error: ErrorFacts | None = None) -> Response
     )
 
 
-# --- stream ----------------------------------------------------------------------------------------
-
-
 class _Delta(Struct, gc=False):
     type: str | None = None
     stop_reason: str | None = None
@@ -247,11 +238,12 @@ class _Event(Struct):
 _EVENT: Final = msgspec.json.Decoder(_Event)
 
 
-class MessagesReader(SseReader):
+class MessagesReader(TypedReader):
     """Puts a streamed message together; keeps names, ids and counts, never text."""
 
     __slots__ = ("_calls", "_error", "_id", "_model", "_reason", "_seen", "_stopped", "_usage")
-    holes = text_holes("text", "thinking", "partial_json", "signature", "cited_text")
+    quiet_types = frozenset((b"content_block_delta",))
+    holes = holes("text", "thinking", "partial_json", "signature", "cited_text")
 
     def __init__(self) -> None:
         super().__init__()
@@ -335,28 +327,6 @@ def _has_output(delta: _Delta) -> bool:
     return not (is_empty(delta.text) and is_empty(delta.thinking) and is_empty(delta.partial_json))
 
 
-class AnthropicMessages:
-    """Messages; on the count_tokens route only the request says anything."""
-
-    name = "anthropic_messages"
-
-    def request(self, body: bytes, route: Route) -> RequestFacts:
-        """Read a request body. Any bytes give facts, never an exception."""
-        return read_request(body, route)
-
-    def response(
-        self, body: bytes, status: int, route: Route, headers: Mapping[str, str] | None = None
-    ) -> ResponseFacts:
-        """Read a whole response body. Any bytes give facts, never an exception."""
-        if route.operation == "count_tokens":  # its `input_tokens` is an answer, not a usage
-            return ResponseFacts(error=error_body(body, status))
-        return read_response(body, status)
-
-    def stream(self, route: Route, content_type: str) -> StreamReader:
-        """Return a reader for a streamed answer of this dialect."""
-        if is_json(content_type):
-            return WholeBodyReader(self, route)
-        return MessagesReader()
-
-
-anthropic_messages: Final = AnthropicMessages()
+anthropic_messages: Final = WireDialect(
+    "anthropic_messages", read_request, read_response, lambda _: MessagesReader()
+)

@@ -1,0 +1,78 @@
+"""A dialect put together from the functions that read its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from clew._guard import record_failure
+from clew.dialects._whole import WholeBodyReader, is_json
+from clew.facts import NO_RESPONSE, RequestFacts, ResponseFacts
+from clew.typing import Route, StreamReader
+
+
+class Answer(NamedTuple):
+    """A whole response, as a dialect reads it."""
+
+    body: bytes
+    status: int
+    route: Route
+    headers: Mapping[str, str] | None = None
+
+    def header(self, name: str) -> str | None:
+        """Return a header by its lower-case name, however it was spelled."""
+        if not self.headers:
+            return None
+        value = self.headers.get(name)
+        if value is None:
+            value = next((self.headers[key] for key in self.headers if key.lower() == name), None)
+        return value
+
+
+class WireDialect:
+    """One wire format. The functions it is made of may raise; it does not."""
+
+    __slots__ = ("_json_reader", "_reader", "_request", "_response", "name")
+
+    def __init__(
+        self,
+        name: str,
+        request: Callable[[bytes, Route], RequestFacts],
+        response: Callable[[Answer], ResponseFacts],
+        reader: Callable[[Route], StreamReader],
+        json_reader: Callable[[Route], StreamReader] | None = None,
+    ) -> None:
+        self.name = name
+        self._request = request
+        self._response = response
+        self._reader = reader
+        self._json_reader = json_reader
+
+    def request(self, body: bytes, route: Route) -> RequestFacts:
+        """Read a request body. Any bytes give facts, never an exception."""
+        try:
+            return self._request(body, route)
+        except Exception:
+            record_failure("read a request")
+            return RequestFacts(model=route.model, stream=route.stream)
+
+    def response(
+        self, body: bytes, status: int, route: Route, headers: Mapping[str, str] | None = None
+    ) -> ResponseFacts:
+        """Read a whole response body. Any bytes give facts, never an exception."""
+        try:
+            return self._response(Answer(body, status, route, headers))
+        except Exception:
+            record_failure("read a response")
+            return NO_RESPONSE
+
+    def stream(self, route: Route, content_type: str) -> StreamReader:
+        """Return a reader for a streamed answer of this dialect."""
+        if not is_json(content_type):
+            return self._reader(route)
+        if self._json_reader is not None:
+            return self._json_reader(route)
+        return WholeBodyReader(self, route, self._reader)
+
+    def __repr__(self) -> str:
+        return f"<dialect {self.name}>"
