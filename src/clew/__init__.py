@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from clew.context import bind
     from clew.decisions import decide
     from clew.errors import ClewError
+    from clew.patching import instrument, uninstrument
     from clew.runs import current_run, resume, run
     from clew.settings import Settings
-    from clew.setup import configure, instrument, shutdown, uninstrument
+    from clew.setup import configure, shutdown
     from clew.tools import tool
 
 __all__ = [
@@ -50,12 +51,12 @@ _HOMES = {
     "configure": "clew.setup",
     "current_run": "clew.runs",
     "decide": "clew.decisions",
-    "instrument": "clew.setup",
+    "instrument": "clew.patching",
     "resume": "clew.runs",
     "run": "clew.runs",
     "shutdown": "clew.setup",
     "tool": "clew.tools",
-    "uninstrument": "clew.setup",
+    "uninstrument": "clew.patching",
 }
 
 

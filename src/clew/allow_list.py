@@ -100,6 +100,8 @@ def _keep(
 ) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for key, value in attributes.items():
+        if value is None:  # said to be absent
+            continue
         rule = rules.get(key)
         if rule is None:
             dropped["key"] += 1

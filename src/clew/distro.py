@@ -12,7 +12,7 @@ from typing import Any
 
 from opentelemetry.instrumentation.distro import BaseDistro  # type: ignore[import-untyped]
 
-from clew import setup
+from clew import patching, setup
 
 
 class ClewDistro(BaseDistro):  # type: ignore[misc]
@@ -36,8 +36,8 @@ class ClewInstrumentor:
     def instrument(self, **kwargs: Any) -> None:
         """Configure and instrument, as the two functions of the facade do."""
         setup.configure()
-        setup.instrument()
+        patching.instrument()
 
     def uninstrument(self, **kwargs: Any) -> None:
         """Take the taps off again."""
-        setup.uninstrument()
+        patching.uninstrument()

@@ -16,7 +16,7 @@ from clew.pipeline.late import Pending, add_cost, cost_attributes
 from clew.pipeline.runtime import Runtime
 from clew.pricing import PENDING, Cost, compute
 from clew.rules import DROPPED, OTHER
-from clew.spans import Node, allowed, error_type, is_cancellation
+from clew.spans import Node, error_type, is_cancellation
 from clew.tools import REGISTERED
 from clew.typing import Route
 
@@ -141,7 +141,6 @@ class Round(Node):
         if self.span.is_recording():
             self._describe_request(attributes)
             self._describe_response(attributes, ending)
-            attributes = allowed(attributes)
             attributes.update(cost_attributes(cost))
             if failure is not None:
                 attributes[semconv.ERROR_TYPE] = failure

@@ -144,8 +144,9 @@ class Number:
 
     def apply(self, value: Any) -> Any:
         """Keep a number within the bounds."""
-        kind = type(value)
-        if kind is int or (kind is float and math.isfinite(value)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return DROPPED
+        if isinstance(value, int) or math.isfinite(value):
             return value if self.low <= value <= self.high else DROPPED
         return DROPPED
 

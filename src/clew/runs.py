@@ -22,7 +22,7 @@ from clew.pipeline.runtime import Runtime
 from clew.pipeline.stamp import Segment
 from clew.pipeline.totals import Totals
 from clew.references import Reference
-from clew.spans import Agent, Node, allowed, error_type, identifier, is_cancellation
+from clew.spans import Agent, Node, error_type, identifier, is_cancellation
 from clew.wrapping import wrap_function
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -148,7 +148,7 @@ class Run(Node):
             )
         )
 
-    # --- life --------------------------------------------------------------------------------------
+    # --- life ------------------------------------------------------------------------------------
 
     def begin(self) -> Context | None:
         """Start the run; return the context in which its work belongs."""
@@ -210,14 +210,12 @@ class Run(Node):
 
     def _named(self) -> tuple[str, dict[str, Any]]:
         name = identifier(self.agent_name, semconv.AGENT_NAME, "agent name")
-        attributes = allowed(
-            {
-                semconv.OPERATION: "invoke_agent",
-                semconv.AGENT_NAME: name,
-                semconv.CAPTURE_LEVEL: "metadata",
-                **self._options,
-            }
-        )
+        attributes = {
+            semconv.OPERATION: "invoke_agent",
+            semconv.AGENT_NAME: name,
+            semconv.CAPTURE_LEVEL: "metadata",
+            **self._options,
+        }
         return f"invoke_agent {name}", attributes
 
     def _links(self) -> list[Link]:
@@ -228,12 +226,8 @@ class Run(Node):
             links.append(Link(around))
         reference = self._reference
         if reference is not None and reference.span_id:
-            previous = SpanContext(
-                self.run_id.int,
-                reference.span_id,
-                is_remote=True,
-                trace_flags=TraceFlags(reference.flags),
-            )
+            flags = TraceFlags(reference.flags)
+            previous = SpanContext(self.run_id.int, reference.span_id, True, flags)
             links.append(Link(previous, {semconv.SEGMENT_ID: reference.segment_id}))
         return links
 
@@ -266,10 +260,9 @@ class Run(Node):
             }
             if error is not None and status == "failed":
                 values[semconv.ERROR_TYPE] = error_type(error)
-            attributes = allowed(values)
             if self._root:
-                attributes.update(self._final_totals(runtime, agent.segment))
-            self._end(attributes, failed=status == "failed")
+                values.update(self._final_totals(runtime, agent.segment))
+            self._end(values, failed=status == "failed")
             if self._root:
                 _seal_later(runtime, self, agent)
 

@@ -62,7 +62,7 @@ HTTP_STATUS: Final = "http.response.status_code"
 HTTP_RESEND_COUNT: Final = "http.request.resend_count"
 EXCEPTION_TYPE: Final = "exception.type"
 
-# --- Identity: on every span of a run ------------------------------------------------------------
+# --- Identity: on every span of a run ----------------------------------------------------------
 RUN_ID: Final = "clew.run.id"
 SEGMENT_ID: Final = "clew.segment.id"
 SEGMENT: Final = "clew.segment"
@@ -70,7 +70,7 @@ SEQ: Final = "clew.seq"
 AGENT_ID: Final = "clew.agent.id"
 ROUND: Final = "clew.round"
 
-# --- Run ------------------------------------------------------------------------------------------
+# --- Run ---------------------------------------------------------------------------------------
 RUN_ROOT: Final = "clew.run.root"
 RUN_STATUS: Final = "clew.run.status"
 RUN_TERMINATION_REASON: Final = "clew.run.termination_reason"
@@ -106,12 +106,12 @@ TOTALS: Final = (
 )
 """Suffixes of the totals, under `clew.run.` (cumulative) and `clew.segment.` (this segment's)."""
 
-# --- Seal -----------------------------------------------------------------------------------------
+# --- Seal --------------------------------------------------------------------------------------
 SEAL_SPANS: Final = "clew.seal.spans"
 SEAL_OPEN_SEQS: Final = "clew.seal.open_seqs"
 SEAL_LAST_SEQ: Final = "clew.seal.last_seq"
 
-# --- Round, hop, call -------------------------------------------------------------------------------
+# --- Round, hop, call --------------------------------------------------------------------------
 ATTEMPTS: Final = "clew.attempts"
 ATTEMPT_GROUPED: Final = "clew.attempt.grouped"
 ATTEMPT_WAIT_MS: Final = "clew.attempt.wait_ms"
@@ -144,7 +144,7 @@ AGGREGATE: Final = "clew.aggregate"
 DECISIONS: Final = "clew.decisions"
 DENIALS: Final = "clew.denials"
 
-# --- Tool call --------------------------------------------------------------------------------------
+# --- Tool call ---------------------------------------------------------------------------------
 TOOL_OUTCOME: Final = "clew.tool.outcome"
 TOOL_EFFECT: Final = "clew.tool.effect"
 TOOL_ARGUMENTS_BYTES: Final = "clew.tool.arguments.bytes"
@@ -152,7 +152,7 @@ TOOL_RESULT_BYTES: Final = "clew.tool.result.bytes"
 TOOL_INFERRED: Final = "clew.tool.inferred"
 TOOL_NAME_DIGEST: Final = "clew.tool.name.digest"
 
-# --- Decision ---------------------------------------------------------------------------------------
+# --- Decision ----------------------------------------------------------------------------------
 DECISION_ID: Final = "clew.decision.id"
 DECISION_GATE: Final = "clew.decision.gate"
 DECISION_OUTCOME: Final = "clew.decision.outcome"
@@ -172,7 +172,7 @@ DECISION_DATA_CLASS: Final = "clew.decision.data_class"
 
 PRIVACY_DROPPED: Final = "clew.privacy.dropped"
 
-# --- Closed sets --------------------------------------------------------------------------------------
+# --- Closed sets -------------------------------------------------------------------------------
 RUN_STATUSES: Final = (
     "running",
     "completed",

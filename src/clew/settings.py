@@ -43,7 +43,7 @@ VARIABLES: Final = (
     ),
     Variable("CLEW_SHUTDOWN_SECONDS", "shutdown_s", "deadline of `clew.shutdown`"),
 )
-"""Every environment variable that Clew reads itself (the exporters read the OTEL_EXPORTER_* ones)."""
+"""The environment variables that Clew reads itself; exporters read the OTEL_EXPORTER_* ones."""
 
 _LISTS = frozenset({"propagate_to"})
 _PAIRS = frozenset({"provider_hosts", "model_aliases"})

@@ -1,36 +1,34 @@
-"""Configure, instrument, and take it back: settings to providers, pipeline and taps."""
+"""Configure Clew and shut it down: settings to provider, pipeline and runtime."""
 
 from __future__ import annotations
 
 import atexit
 import os
-import sys
 import threading
 import weakref
 from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
 
-import wrapt
 from opentelemetry import trace
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from clew import exchange, semconv
 from clew._guard import guard, logger, warn_once
-from clew.errors import ClewError, ConfigurationError
+from clew.errors import ConfigurationError
 from clew.ids import RunIdGenerator
 from clew.pipeline import exporters, runtime, sampling
 from clew.pipeline.exporters import Fanout
 from clew.pipeline.filter import Filter
+from clew.pipeline.light import LightSpans
 from clew.pipeline.processor import Exporting, RootProcessor, instance_id
 from clew.pipeline.runtime import Runtime
 from clew.pipeline.worker import Worker
 from clew.pricing import Prices
 from clew.settings import Settings
-from clew.taps import httpx as httpx_tap
-from clew.taps import stainless
 
 _lock = threading.RLock()
 _signature: tuple[Any, ...] | None = None
@@ -106,7 +104,8 @@ def _start(
     )
     prices = Prices(settings.model_aliases, settings.prices_file)
     prices.load_in_background()
-    tracer = provider.get_tracer(semconv.SCOPE, metadata.version("clew"))
+    version = metadata.version("clew")
+    tracer = provider.get_tracer(semconv.SCOPE, version)
     if not own:
         with guard("give the tracer Clew's ids"):
             tracer.id_generator = RunIdGenerator()  # type: ignore[attr-defined]
@@ -118,6 +117,9 @@ def _start(
         provider.add_span_processor(processor)
     processor.exports = bool(chosen)
     processor.runtime = started
+    if own and sampling.ignores_attributes(provider.sampler):
+        scope = InstrumentationScope(semconv.SCOPE, version)
+        started.light = LightSpans(provider, scope, processor.on_end)
     exchange.forget_routes()
     runtime.set_current(started)
     worker.start()
@@ -190,124 +192,3 @@ def shutdown(timeout: float | None = None) -> None:
         runtime.set_current(None)
         _signature = None
         atexit.unregister(shutdown)
-
-
-# --- taps -----------------------------------------------------------------------------------------
-
-_MISSING = object()
-_patched: list[tuple[Any, str, Any, Any]] = []
-_patched_clients: weakref.WeakKeyDictionary[Any, list[tuple[Any, str]]] = (
-    weakref.WeakKeyDictionary()
-)
-_active = False
-_hooked: set[str] = set()
-
-
-def _modules() -> dict[str, tuple[tuple[str, str, Any], ...]]:
-    found = dict.fromkeys(httpx_tap.LIBRARIES, httpx_tap.PATCHES)
-    found.update(dict.fromkeys(stainless.MODULES, stainless.PATCHES))
-    return found
-
-
-def instrument(client: Any = None) -> Any:
-    """Listen to every known HTTP client library, or to one client object.
-
-    Libraries that are imported later are listened to when they are imported. Instrumenting again
-    changes nothing.
-
-    Args:
-        client: an SDK client or an HTTP client; None for all.
-
-    Returns:
-        The client that was given.
-
-    Raises:
-        ClewError: the client is of no kind that Clew knows.
-    """
-    global _active  # noqa: PLW0603
-    with _lock:
-        if client is not None:
-            _instrument_client(client)
-            return client
-        _active = True
-        for name in _modules():
-            if name in sys.modules:
-                _patch_module(sys.modules[name])
-            elif name not in _hooked:
-                _hooked.add(name)
-                wrapt.register_post_import_hook(_imported, name)
-        return None
-
-
-def _imported(module: Any) -> None:
-    if _active:
-        with guard("instrument a library that was imported"):
-            _patch_module(module)
-
-
-def _patch_module(module: Any) -> None:
-    for class_name, method, wrapper in _modules()[module.__name__]:
-        owner = getattr(module, class_name, None)
-        if owner is None or not hasattr(owner, method):
-            warn_once(
-                f"find {module.__name__}.{class_name}.{method}",
-                "%s has no %s.%s: its calls are recorded with less detail.",
-                *(module.__name__, class_name, method),
-            )
-            continue
-        _patch(owner, method, wrapper)
-
-
-def _patch(owner: Any, name: str, wrapper: Any) -> bool:
-    present = vars(owner).get(name, _MISSING)
-    if isinstance(present, wrapt.FunctionWrapper) and present._self_wrapper is wrapper:
-        return False
-    original = getattr(owner, name) if present is _MISSING else present
-    wrapped = wrapt.FunctionWrapper(original, wrapper)
-    setattr(owner, name, wrapped)
-    _patched.append((owner, name, present, wrapped))
-    return True
-
-
-def _instrument_client(client: Any) -> None:
-    sdk = stainless.client_patch(client)
-    if sdk is not None:
-        module = sys.modules.get(
-            next(
-                b.__module__
-                for b in type(client).__mro__
-                if b.__name__ in ("SyncAPIClient", "AsyncAPIClient")
-            )
-        )
-        if module is not None and module.__name__ in stainless.MODULES:
-            _patch_module(module)
-    inner = client if httpx_tap.client_patch(client) else stainless.http_client(client)
-    target = httpx_tap.client_patch(inner) if inner is not None else None
-    if target is None:
-        raise ClewError(
-            f"cannot instrument a {type(client).__module__}.{type(client).__qualname__}: "
-            "give an httpx or httpx2 client, or an SDK client that has one"
-        )
-    _patch(*target)
-
-
-def uninstrument(client: Any = None) -> None:
-    """Undo `instrument`, for all libraries and clients, or for one client object."""
-    global _active  # noqa: PLW0603
-    with _lock:
-        only = None
-        if client is None:
-            _active = False
-        else:
-            only = client if httpx_tap.client_patch(client) else stainless.http_client(client)
-        for entry in list(_patched):
-            owner, name, present, wrapped = entry
-            if client is not None and owner is not only:
-                continue
-            _patched.remove(entry)
-            if vars(owner).get(name) is not wrapped:
-                continue  # somebody has wrapped it again: ours stays below, inactive
-            if present is _MISSING:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, present)

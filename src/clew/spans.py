@@ -17,6 +17,7 @@ from opentelemetry.trace import INVALID_SPAN, Link, Span, SpanKind, StatusCode
 from clew import semconv
 from clew._guard import record_failure, warn_once
 from clew.facts import ToolCall
+from clew.pipeline.light import LightSpan
 from clew.pipeline.runtime import Runtime
 from clew.pipeline.stamp import Segment
 from clew.rules import DROPPED, OTHER
@@ -148,14 +149,25 @@ class Node:
             self.seq = agent.segment.next_seq()
             attributes = {**attributes, **agent.common, semconv.SEQ: self.seq}
         try:
-            self.span = runtime.tracer.start_span(
-                name,
-                context=parent,
-                kind=kind,
-                attributes=attributes,
-                links=links,
-                start_time=self.start_ns,
-            )
+            light = runtime.light
+            if light is not None and light.alone():
+                self.span = light.start(
+                    name,
+                    parent=parent,
+                    kind=kind,
+                    attributes=attributes,
+                    links=links,
+                    start_time=self.start_ns,
+                )
+            else:
+                self.span = runtime.tracer.start_span(
+                    name,
+                    context=parent,
+                    kind=kind,
+                    attributes=allowed(attributes),
+                    links=links,
+                    start_time=self.start_ns,
+                )
         except Exception:
             record_failure("start a span")
 
@@ -183,8 +195,10 @@ class Node:
             attributes[semconv.DENIALS] = self.denials
         try:
             if span.is_recording():
-                if attributes:
-                    span.set_attributes(attributes)
+                if isinstance(span, LightSpan):
+                    span.raw_attributes().update(attributes)
+                else:
+                    span.set_attributes(allowed(attributes))
                 if failed:
                     span.set_status(StatusCode.ERROR)
             span.end(end_ns or self.now_ns())

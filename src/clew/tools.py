@@ -14,7 +14,7 @@ from clew._guard import guard, record_failure
 from clew.pipeline import runtime as _runtime
 from clew.pipeline.runtime import Runtime
 from clew.rules import OTHER
-from clew.spans import Agent, Node, allowed, error_type, identifier, is_cancellation
+from clew.spans import Agent, Node, error_type, identifier, is_cancellation
 from clew.wrapping import wrap_function
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -102,7 +102,7 @@ class ToolCall(Node):
             attributes[semconv.TOOL_NAME_DIGEST] = runtime.digests.get().of(str(self._name))
         attributes[semconv.TOOL_NAME] = name
         attributes[semconv.ROUND] = known_round
-        self._begin(runtime, f"execute_tool {name}", allowed(attributes))
+        self._begin(runtime, f"execute_tool {name}", attributes)
         return context.with_node(self, self.span)
 
     def _chosen_by_the_model(self, agent: Agent) -> bool:
@@ -128,7 +128,7 @@ class ToolCall(Node):
         if failed:
             values[semconv.ERROR_TYPE] = error_type(error) if error is not None else outcome
         with guard("finish a tool call"):
-            self._end(allowed(values), failed=failed)
+            self._end(values, failed=failed)
 
     def __enter__(self) -> Self:
         opened = self.begin()

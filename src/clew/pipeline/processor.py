@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+from opentelemetry.trace import SpanContext
 
 from clew import context, semconv
 from clew._guard import guard, record_failure
 from clew.pipeline import enrich
 from clew.pipeline.exporters import Fanout
 from clew.pipeline.filter import Filter
+from clew.pipeline.light import LightSpan
 from clew.pipeline.stamp import foreign_stamp
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ class RootProcessor(SpanProcessor):
         if runtime is None:
             return
         try:
-            ids = span.context
+            ids = cast("SpanContext", span.context)
             scope = span.instrumentation_scope
             ours = scope is not None and scope.name == semconv.SCOPE
             folded = False
@@ -75,7 +77,7 @@ class RootProcessor(SpanProcessor):
                     return
             if not self.exports or not ids.trace_flags.sampled:
                 return
-            attributes = span.attributes or _NO_ATTRIBUTES
+            attributes = _attributes_of(span)
             important = ours and (
                 semconv.DECISION_GATE in attributes or semconv.RUN_ROOT in attributes
             )
@@ -122,11 +124,11 @@ class Exporting:
             self.fanout.export(copies)
 
     def _copy(self, span: ReadableSpan, folded: bool) -> ReadableSpan:
-        attributes: Mapping[str, Any] = span.attributes or _NO_ATTRIBUTES
+        attributes = _attributes_of(span)
         if folded:
             attributes = enrich.folded(attributes)
         elif self.runtime is not None:
-            late = self.runtime.late.attributes(span.context.span_id)
+            late = self.runtime.late.attributes(cast("SpanContext", span.context).span_id)
             if late:
                 attributes = {**attributes, **late}
         return self.filter.apply(span, attributes)
@@ -134,6 +136,12 @@ class Exporting:
     def close(self, deadline: float) -> None:
         """Shut the exporters down."""
         self.fanout.close(deadline)
+
+
+def _attributes_of(span: ReadableSpan) -> Mapping[str, Any]:
+    if isinstance(span, LightSpan):
+        return span.raw_attributes()
+    return span.attributes or _NO_ATTRIBUTES
 
 
 def instance_id() -> str:

@@ -22,6 +22,8 @@ from clew.settings import Settings
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
+    from clew.pipeline.light import LightSpans
+
 Observer = Callable[[Any], None]
 
 
@@ -65,6 +67,8 @@ class Runtime:
         key = settings.digest_key
         self.digests = LazyDigests(key.get_secret_value() if key else None, settings.data_dir)
         self.observers: list[Observer] = []
+        self.light: LightSpans | None = None
+        """Makes our spans where the provider is Clew's own."""
         self._streams: dict[int, Watched] = {}
         self._watching = False
         self.unsettled: list[tuple[int, Unsettled]] = []

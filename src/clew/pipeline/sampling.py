@@ -13,7 +13,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opentelemetry.context import Context
-from opentelemetry.sdk.trace.sampling import Decision, ParentBased, Sampler, SamplingResult
+from opentelemetry.sdk.trace.sampling import (
+    Decision,
+    ParentBased,
+    Sampler,
+    SamplingResult,
+    StaticSampler,
+)
 from opentelemetry.trace import Link, SpanKind, TraceState
 
 _BITS = 56
@@ -59,8 +65,19 @@ def randomness(trace_id: int) -> int:
     return int.from_bytes(digest[:7], "big")
 
 
+def ignores_attributes(sampler: Sampler) -> bool:
+    """Tell whether a sampler is known not to look at a span's attributes."""
+    if isinstance(sampler, ParentBased):
+        return (
+            ignores_attributes(getattr(sampler, "_root", sampler))
+            if type(sampler) is ParentBased
+            else False
+        )
+    return type(sampler) in (StaticSampler, RunRatioSampler)
+
+
 def from_environment(environ: Mapping[str, str]) -> Sampler | None:
-    """Return the sampler for a ratio asked for by OTEL_TRACES_SAMPLER; None leaves it to the SDK."""
+    """Return the sampler for a ratio that OTEL_TRACES_SAMPLER asks for; None: leave it to the SDK."""
     name = environ.get("OTEL_TRACES_SAMPLER", "").strip().lower()
     if name not in ("traceidratio", "parentbased_traceidratio"):
         return None

@@ -65,7 +65,7 @@ class Worker:
         self._thread: threading.Thread | None = None
         self._start_lock = threading.Lock()
         if hasattr(os, "register_at_fork"):
-            me = weakref.ref(self)
+            me: weakref.ref[Worker] = weakref.ref(self)
             os.register_at_fork(after_in_child=lambda: _after_fork(me))
 
     # --- from any thread, never blocking -----------------------------------------------------

@@ -14,19 +14,22 @@ import wrapt
 
 from clew import context, exchange
 from clew._guard import guard, record_failure
-from clew.exchange import Exchange, StreamTap
+from clew.exchange import Exchange
 from clew.pipeline import runtime as _runtime
+from clew.streams import StreamTap
 
 LIBRARIES = ("httpx", "httpx2")
 
+_Proxy: Any = wrapt.ObjectProxy
 
-class SyncBody(wrapt.ObjectProxy):  # type: ignore[misc]
+
+class SyncBody(_Proxy):
     """A response's byte stream, listened to."""
 
     _self_tap: StreamTap
 
     def __init__(self, wrapped: Any, tap: StreamTap) -> None:
-        super().__init__(wrapped)
+        _Proxy.__init__(self, wrapped)
         self._self_tap = tap
 
     def __iter__(self) -> Iterator[bytes]:
@@ -43,13 +46,13 @@ class SyncBody(wrapt.ObjectProxy):  # type: ignore[misc]
             self._self_tap.dropped()
 
 
-class AsyncBody(wrapt.ObjectProxy):  # type: ignore[misc]
+class AsyncBody(_Proxy):
     """A response's asynchronous byte stream, listened to."""
 
     _self_tap: StreamTap
 
     def __init__(self, wrapped: Any, tap: StreamTap) -> None:
-        super().__init__(wrapped)
+        _Proxy.__init__(self, wrapped)
         self._self_tap = tap
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -173,7 +176,7 @@ def _respond(begun: Exchange, response: Any, body_type: type[Any], *, streaming:
             begun.responded(response.status_code, content_type, response.content)
 
 
-def _send(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _send(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     begun = _begin(args, kwargs)
     if begun is None:
         return wrapped(*args, **kwargs)
@@ -189,7 +192,9 @@ def _send(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, 
     return response
 
 
-async def _asend(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+async def _asend(
+    wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     begun = _begin(args, kwargs)
     if begun is None:
         return await wrapped(*args, **kwargs)
@@ -205,7 +210,7 @@ async def _asend(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dic
     return response
 
 
-def _transport(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _transport(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Check a request once more where it leaves: see the module's docstring."""
     begun = exchange.active_exchange()
     if begun is not None:
@@ -225,12 +230,12 @@ PATCHES: tuple[tuple[str, str, Any], ...] = (
 """What is wrapped in each library: class, method, wrapper."""
 
 
-def client_patch(client: Any) -> tuple[Any, str, Any] | None:
-    """Return what to wrap on one client object, or None when it is no client of these libraries."""
+def sender(client: Any) -> Any:
+    """Return what wraps `send` of a client object, or None when it is none of these libraries'."""
     for base in type(client).__mro__:
         if base.__module__.partition(".")[0] in LIBRARIES:
             if base.__name__ == "AsyncClient":
-                return client, "send", _asend
+                return _asend
             if base.__name__ == "Client":
-                return client, "send", _send
+                return _send
     return None

@@ -1,4 +1,4 @@
-"""The logical entry of the SDKs that share one generated base client (openai, anthropic, groq, ...).
+"""The logical entry of the SDKs that share one generated base client (openai, anthropic, ...).
 
 Their `SyncAPIClient.request` and `AsyncAPIClient.request` send one request for each attempt; what
 is sent inside one call of `request` is one round. An SDK without them is not grouped: each
@@ -22,7 +22,7 @@ MODULES = (
 """Modules with a base client of this kind."""
 
 
-def _request(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _request(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if _runtime.get() is None:
         return wrapped(*args, **kwargs)
     call = LogicalCall()
@@ -37,7 +37,7 @@ def _request(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[st
 
 
 async def _arequest(
-    wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     if _runtime.get() is None:
         return await wrapped(*args, **kwargs)
@@ -56,18 +56,3 @@ PATCHES: tuple[tuple[str, str, Any], ...] = (
     ("SyncAPIClient", "request", _request),
     ("AsyncAPIClient", "request", _arequest),
 )
-
-
-def client_patch(client: Any) -> tuple[Any, str, Any] | None:
-    """Return what to wrap on one SDK client, or None when it is of another kind."""
-    for base in type(client).__mro__:
-        if base.__name__ == "AsyncAPIClient":
-            return client, "request", _arequest
-        if base.__name__ == "SyncAPIClient":
-            return client, "request", _request
-    return None
-
-
-def http_client(client: Any) -> Any:
-    """Return the HTTP client inside an SDK client, or None."""
-    return getattr(client, "_client", None)

@@ -1,0 +1,190 @@
+"""A response body that arrives in pieces: followed to its end, whichever end that is."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+from clew._guard import guard, record_failure
+from clew.exchange import Exchange
+from clew.facts import NO_RESPONSE, ResponseFacts
+from clew.rounds import Ending
+from clew.spans import is_cancellation
+from clew.typing import StreamReader
+
+_KEPT_BODY = 64 * 1024 * 1024
+
+
+class StreamTap:
+    """Follows one response body that arrives in pieces, and ends its round exactly once.
+
+    A tap of a client library calls `feed` for each piece, then one of `exhausted`, `failed` or
+    `closed`, or `dropped` from a finaliser. None of them raises.
+    """
+
+    __slots__ = (
+        "_body",
+        "_decode",
+        "_exchange",
+        "_idle_since",
+        "_idle_size",
+        "_status",
+        "done",
+        "first_ns",
+        "reader",
+        "size",
+    )
+
+    def __init__(
+        self, exchange: Exchange, status: int, content_type: str, encoding: str | None
+    ) -> None:
+        self._exchange = exchange
+        self._status = status
+        self._decode = _decoder(encoding)
+        self.reader: StreamReader | None = None
+        self._body: list[bytes] | None = None
+        if status < 400 and exchange.streams(content_type):
+            self.reader = exchange.route.dialect.stream(exchange.route, content_type)
+        else:
+            self._body = []
+        self.size = 0
+        self.first_ns = 0
+        self.done = False
+        self._idle_size = -1
+        self._idle_since = 0.0
+        exchange.runtime.watch(self)
+
+    def feed(self, data: bytes) -> None:
+        """Take the next piece of the body, as it came over the wire."""
+        self.size += len(data)
+        try:
+            if self._decode is not None:
+                data = self._decode(data)
+            reader = self.reader
+            if reader is not None:
+                reader.feed(data)
+                if not self.first_ns and reader.started:
+                    self.first_ns = time.perf_counter_ns()
+            elif self._body is not None and self.size <= _KEPT_BODY:
+                self._body.append(data)
+        except Exception:
+            record_failure("read a stream")
+
+    def fast_feed(self) -> Callable[[bytes], None] | None:
+        """Return the reader's own `feed` once only counting is left to do here."""
+        if self._decode is None and self.first_ns and self.reader is not None:
+            return self.reader.feed
+        return None
+
+    def exhausted(self) -> None:
+        """The body has ended by itself."""
+        if self.reader is None:
+            self._finish(None)
+        else:
+            self._finish("complete" if self._facts().complete else "failed")
+
+    def failed(self, error: BaseException) -> None:
+        """Reading raised."""
+        outcome = "failed"
+        if is_cancellation(error):
+            outcome = "cancelled"
+        elif "Timeout" in type(error).__name__ or isinstance(error, TimeoutError):
+            outcome = "timeout"
+        self._finish(outcome, error)
+
+    def closed(self) -> None:
+        """The caller, or a finaliser of the caller's, has closed the body."""
+        if self.done:
+            return
+        if self.reader is not None and self._facts().complete:
+            self._finish("complete")
+            return
+        passing = sys.exc_info()[1]
+        if isinstance(passing, GeneratorExit):
+            self._finish("abandoned")
+        elif passing is not None and is_cancellation(passing):
+            self._finish("cancelled", passing)
+        else:
+            self._finish("closed")
+
+    def dropped(self) -> None:
+        """The body was collected. Called from a finaliser: the work is done on another thread."""
+        if not self.done:
+            when = self._exchange.round.now_ns()
+            self._exchange.runtime.worker.call_soon(lambda: self._collected(when))
+
+    def _collected(self, end_ns: int) -> None:
+        if self.reader is not None and self._facts().complete:
+            self._finish("complete", end_ns=end_ns)
+        else:
+            self._finish("abandoned", end_ns=end_ns)
+
+    def check_idle(self, now: float, limit: float) -> None:
+        """End the round when nothing was read for `limit` seconds (monotonic)."""
+        progress = self.size + (self.reader.chunks if self.reader is not None else 0)
+        if progress != self._idle_size:
+            self._idle_size = progress
+            self._idle_since = now
+        elif now - self._idle_since >= limit:
+            self._finish("held")
+
+    def hold(self) -> None:
+        """End the round of a stream that is still half-read when Clew shuts down."""
+        self._finish("held")
+
+    def _facts(self) -> ResponseFacts:
+        try:
+            if self.reader is not None:
+                return self.reader.result()
+            route = self._exchange.route
+            return route.dialect.response(b"".join(self._body or ()), self._status, route)
+        except Exception:
+            record_failure("read a response")
+            return NO_RESPONSE
+
+    def _finish(
+        self, outcome: str | None, error: BaseException | None = None, end_ns: int | None = None
+    ) -> None:
+        if self.done:
+            return
+        self.done = True
+        exchange = self._exchange
+        exchange.runtime.unwatch(self)
+        with guard("finish a stream"):
+            first = (self.first_ns - exchange.started) / 1e9 if self.first_ns else None
+            ending = Ending(
+                response=self._facts(),
+                status=self._status,
+                error=error,
+                outcome=outcome,
+                chunks=self.reader.chunks if self.reader is not None else None,
+                response_bytes=self.size,
+                first_chunk_s=first,
+                end_ns=end_ns,
+            )
+            self._body = None
+            exchange.end(ending)
+
+
+def _decoder(encoding: str | None) -> Callable[[bytes], bytes] | None:
+    """Return what undoes a content encoding piece by piece; None where there is nothing to undo."""
+    name = (encoding or "").strip().lower()
+    if name in ("", "identity"):
+        return None
+    if name == "gzip":
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress
+    if name == "deflate":
+        return zlib.decompressobj().decompress
+    if name == "br":
+        with guard("find a brotli decoder"):
+            decompressor: Any = importlib.import_module("brotli").Decompressor()
+            return getattr(decompressor, "decompress", None) or decompressor.process
+    if name == "zstd":
+        with guard("find a zstandard decoder"):
+            zstandard: Any = importlib.import_module("zstandard")
+            return zstandard.ZstdDecompressor().decompressobj().decompress
+    return lambda _: b""
