@@ -8,6 +8,16 @@ from __future__ import annotations
 
 from clew.testing.demo.agent import Outcome, answer_customer
 from clew.testing.demo.models import AnthropicModel, Model, OpenAIModel
-from clew.testing.demo.script import REPLIES
+from clew.testing.demo.script import CARRIER_MODEL, CARRIER_REPLIES, DESK_MODEL, DESK_REPLIES
 
-__all__ = ["REPLIES", "AnthropicModel", "Model", "OpenAIModel", "Outcome", "answer_customer"]
+__all__ = [
+    "CARRIER_MODEL",
+    "CARRIER_REPLIES",
+    "DESK_MODEL",
+    "DESK_REPLIES",
+    "AnthropicModel",
+    "Model",
+    "OpenAIModel",
+    "Outcome",
+    "answer_customer",
+]

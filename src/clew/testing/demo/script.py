@@ -10,7 +10,7 @@ from clew.testing.script import Reply, ScriptedToolCall
 DESK_MODEL: Final = "gpt-5-mini"
 CARRIER_MODEL: Final = "claude-haiku-4-5"
 
-REPLIES: Final = (
+DESK_REPLIES: Final = (
     Reply.failure(429, "Rate limit reached. Try again in 150 ms.", retry_after_ms=150, delay=0.04),
     Reply(
         text="I am sorry that it is late. I look up your order first.",
@@ -21,27 +21,6 @@ REPLIES: Final = (
         model="gpt-5-mini-2025-08-07",
         delay=0.18,
         event_delay=0.012,
-    ),
-    Reply(
-        text="I ask the carrier for the scans of this parcel.",
-        tool_calls=(ScriptedToolCall(name="carrier_scans", arguments={"tracking": "HR550193"}),),
-        usage=Usage(
-            input_tokens=1892, cache_read_tokens=0, cache_write_tokens=1536, output_tokens=71
-        ),
-        model="claude-haiku-4-5-20251001",
-        delay=0.14,
-        event_delay=0.01,
-    ),
-    Reply(
-        text=(
-            "The parcel was sorted onto the wrong van on Tuesday and went back to the Leeds depot. "
-            "It is on the first van tomorrow, Thursday, before noon. It is late, not lost."
-        ),
-        usage=Usage(
-            input_tokens=2071, cache_read_tokens=1536, cache_write_tokens=0, output_tokens=58
-        ),
-        model="claude-haiku-4-5-20251001",
-        delay=0.26,
     ),
     Reply(
         text="The customer also asks for the money back. I try that.",
@@ -67,5 +46,29 @@ REPLIES: Final = (
         model="gpt-5-mini-2025-08-07",
         delay=0.16,
         event_delay=0.009,
+    ),
+)
+
+CARRIER_REPLIES: Final = (
+    Reply(
+        text="I ask the carrier for the scans of this parcel.",
+        tool_calls=(ScriptedToolCall(name="carrier_scans", arguments={"tracking": "HR550193"}),),
+        usage=Usage(
+            input_tokens=1892, cache_read_tokens=0, cache_write_tokens=1536, output_tokens=71
+        ),
+        model="claude-haiku-4-5-20251001",
+        delay=0.14,
+        event_delay=0.01,
+    ),
+    Reply(
+        text=(
+            "The parcel was sorted onto the wrong van on Tuesday and went back to the Leeds depot. "
+            "It is on the first van tomorrow, Thursday, before noon. It is late, not lost."
+        ),
+        usage=Usage(
+            input_tokens=2071, cache_read_tokens=1536, cache_write_tokens=0, output_tokens=58
+        ),
+        model="claude-haiku-4-5-20251001",
+        delay=0.26,
     ),
 )

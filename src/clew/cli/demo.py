@@ -1,0 +1,281 @@
+"""`clew demo`: an agent that really runs, and its trace."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from clew import semconv
+from clew.errors import ClewError, MissingExtraError
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+    from rich.tree import Tree
+
+    from clew.testing.demo import Model, Outcome
+
+
+_TOTALS: Final = "clew.run."
+"""Prefix of a run's totals (`semconv.TOTALS`)."""
+
+
+def demo(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object, then exit.")
+    ] = False,
+    serve: Annotated[
+        bool, typer.Option("--serve/--no-serve", help="Show the run's timeline in the browser.")
+    ] = True,
+    export: Annotated[
+        Path | None,
+        typer.Option("--export", metavar="FILE", help="Write the run as one OTLP JSON document."),
+    ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option("--base-url", metavar="URL", help="Ask this OpenAI-compatible server."),
+    ] = None,
+    model_name: Annotated[
+        str | None, typer.Option("--model", metavar="NAME", help="The model to ask for there.")
+    ] = None,
+) -> None:
+    """Run an agent through the real OpenAI and Anthropic clients and show its trace.
+
+    The clients talk to a scripted provider inside this process, unless --base-url and --model name
+    a real one. Two agents, several rounds, tool calls, an allowed and a denied decision and a
+    retried request are exported by OTLP, as a service would.
+    """
+    if (base_url is None) != (model_name is None):
+        raise typer.BadParameter("--base-url and --model belong together")
+    with ExitStack() as stack:
+        receiver = stack.enter_context(_receiver(serve=serve))
+        live = None if base_url is None or model_name is None else (base_url, model_name)
+        trace = _run_agent(live, receiver.traces_endpoint)
+        if export is not None:
+            _write(export, trace.document)
+        if as_json:
+            print(json.dumps(trace.summary(receiver.address)))
+        else:
+            _print(trace, receiver.address)
+            receiver.wait()
+
+
+class _InProcess:
+    """A receiver inside this process, without a page to look at."""
+
+    address: str | None = None
+
+    def __init__(self, traces_endpoint: str) -> None:
+        self.traces_endpoint = traces_endpoint
+
+    def wait(self) -> None:
+        """There is nothing to wait for."""
+
+
+@contextmanager
+def _receiver(*, serve: bool) -> Generator[_InProcess]:
+    from clew.testing import OtlpSink
+
+    with OtlpSink() as sink:
+        yield _InProcess(sink.traces_endpoint)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Trace:
+    """The run's spans as they were exported."""
+
+    outcome: Outcome
+    spans: tuple[ReadableSpan, ...]
+    document: dict[str, Any]
+
+    def summary(self, address: str | None) -> dict[str, Any]:
+        """Return the object that `--json` prints."""
+        totals = _totals(self.spans)
+        kinds = ("input", "output", "cache_read", "cache_write", "reasoning")
+        usage = {kind: totals.get(f"{_TOTALS}usage.{kind}_tokens") for kind in kinds}
+        return {
+            "run_id": str(self.outcome.run_id),
+            "trace_id": self.outcome.run_id.hex,
+            "spans": len(self.spans),
+            "tokens": usage,
+            "cost_usd": totals.get(f"{_TOTALS}cost.usd"),
+            "cost_status": totals.get(f"{_TOTALS}cost.status"),
+            "address": address,
+        }
+
+
+def _totals(spans: Iterable[ReadableSpan]) -> dict[str, Any]:
+    root = next((span for span in spans if _of(span, semconv.RUN_ROOT)), None)
+    return dict(root.attributes or {}) if root is not None else {}
+
+
+def _run_agent(live: tuple[str, str] | None, traces_endpoint: str) -> _Trace:
+    """Configure Clew, run the agent once, and return what was exported."""
+    try:
+        import requests
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+        import clew
+        from clew.testing import CaptureExporter
+        from clew.testing.demo import answer_customer
+    except ImportError as error:
+        raise MissingExtraError("The demo", "demo") from error
+    # The receiver is on loopback: no proxy of the environment is meant for it.
+    session = requests.Session()
+    session.trust_env = False
+    kept = CaptureExporter()
+    exporters = [kept, OTLPSpanExporter(traces_endpoint, session=session)]
+    with _models(live) as models:
+        settings = clew.Settings.from_environment(
+            disabled=False, service_name="clew-demo", **models.settings
+        )
+        clew.configure(settings=settings, span_exporters=exporters)
+        clew.instrument()
+        try:
+            outcome = answer_customer(models.desk, models.carrier)
+        finally:
+            clew.shutdown()
+    spans = tuple(span for span in kept.spans if _trace_id(span) == outcome.run_id.int)
+    return _Trace(outcome=outcome, spans=spans, document=kept.otlp_json())
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Models:
+    desk: Model
+    carrier: Model
+    settings: dict[str, Any]
+    """Settings of Clew that go with them."""
+
+
+@contextmanager
+def _models(live: tuple[str, str] | None) -> Generator[_Models]:
+    """Give the desk's model and the carrier agent's."""
+    try:
+        import anthropic
+        import openai
+    except ImportError as error:
+        raise MissingExtraError("The demo", "demo") from error
+    from clew.testing import ScriptedProvider
+    from clew.testing import demo as story
+
+    if live is not None:
+        base_url, name = live
+        key = os.environ.get("OPENAI_API_KEY") or "none"
+        with openai.OpenAI(base_url=base_url, api_key=key) as client:
+            model = story.OpenAIModel(client=client, name=name, limits={"max_tokens": 160})
+            try:
+                yield _Models(desk=model, carrier=model, settings={})
+            except Exception as error:
+                # The client raises assertion errors, too, for what it cannot read.
+                said = f"{type(error).__name__}: {error}".rstrip(": ")
+                raise ClewError(f"{base_url} did not answer as hoped: {said}") from error
+        return
+    with (
+        ScriptedProvider(story.DESK_REPLIES) as one,
+        ScriptedProvider(story.CARRIER_REPLIES) as two,
+        openai.OpenAI(
+            base_url=one.openai_base_url,
+            api_key="scripted",
+            http_client=openai.DefaultHttpxClient(trust_env=False),
+        ) as desk,
+        anthropic.Anthropic(
+            base_url=two.base_url,
+            api_key="scripted",
+            http_client=anthropic.DefaultHttpxClient(trust_env=False),
+        ) as carrier,
+    ):
+        # On loopback only the operator can know whose models answer.
+        hosts = {
+            "{}:{}".format(*one.address): "openai",
+            "{}:{}".format(*two.address): "anthropic",
+        }
+        limits = {"max_completion_tokens": 400}
+        yield _Models(
+            desk=story.OpenAIModel(client=desk, name=story.DESK_MODEL, limits=limits),
+            carrier=story.AnthropicModel(client=carrier, name=story.CARRIER_MODEL),
+            settings={"provider_hosts": hosts},
+        )
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    try:
+        path.write_text(json.dumps(document, indent=1), encoding="utf-8")
+    except OSError as error:
+        raise ClewError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _print(trace: _Trace, address: str | None) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    console.print(_tree(trace.spans))
+    summary = trace.summary(address)
+    tokens: dict[str, int | None] = summary["tokens"]
+    console.print(
+        f"\n{summary['spans']} spans, {_count(tokens['input'])} tokens in, "
+        f"{_count(tokens['output'])} out, {_money(summary['cost_usd'], summary['cost_status'])}"
+    )
+    console.print("The agent said:", trace.outcome.answer, style="italic", markup=False)
+    if address is not None:
+        console.print(f"The timeline: {address}")
+
+
+def _tree(spans: Sequence[ReadableSpan]) -> Tree:
+    """Return the trace as a tree, children in the order in which they started."""
+    from rich.tree import Tree
+
+    shown = [span for span in spans if _of(span, semconv.RUN_EVENT) is None]
+    shown.sort(key=lambda span: _of(span, semconv.SEQ) or 0)
+    root = Tree(f"[dim]trace {_trace_id(spans[0]):032x}" if spans else "[dim]no spans")
+    branches: dict[int, Tree] = {}
+    for span in shown:
+        parent = root if span.parent is None else branches.get(span.parent.span_id, root)
+        context = span.get_span_context()
+        if context is not None:
+            branches[context.span_id] = parent.add(_line(span))
+    return root
+
+
+def _line(span: ReadableSpan) -> str:
+    from rich.markup import escape
+
+    milliseconds = ((span.end_time or 0) - (span.start_time or 0)) / 1e6
+    parts = [f"[bold]{escape(span.name)}[/bold]", f"[dim]{milliseconds:,.0f} ms[/dim]"]
+    read, written = _of(span, semconv.USAGE_INPUT), _of(span, semconv.USAGE_OUTPUT)
+    if read is not None or written is not None:
+        parts.append(f"{read or 0:,} in, {written or 0:,} out")
+    if _of(span, semconv.COST_STATUS) is not None:
+        parts.append(_money(_of(span, semconv.COST_USD), _of(span, semconv.COST_STATUS)))
+    attempts = _of(span, semconv.ATTEMPTS) or 1
+    if attempts > 1:
+        parts.append(f"[yellow]{attempts} attempts[/yellow]")
+    for key in (semconv.DECISION_OUTCOME, semconv.TOOL_OUTCOME, semconv.RUN_STATUS):
+        word = _of(span, key)
+        if word is not None:
+            colour = "red" if word in {"deny", "denied", "error", "failed"} else "green"
+            parts.append(f"[{colour}]{word}[/{colour}]")
+    more = (_of(span, key) for key in (semconv.DECISION_SUBJECT, semconv.DECISION_REASON))
+    return "  ".join([*parts, *(escape(str(word)) for word in more if word is not None)])
+
+
+def _count(tokens: int | None) -> str:
+    return "unknown" if tokens is None else f"{tokens:,}"
+
+
+def _money(usd: float | None, status: str | None) -> str:
+    return f"cost {status or 'unknown'}" if usd is None else f"{usd:.6f} USD"
+
+
+def _of(span: ReadableSpan, key: str) -> Any:
+    return (span.attributes or {}).get(key)
+
+
+def _trace_id(span: ReadableSpan) -> int:
+    context = span.get_span_context()
+    return context.trace_id if context is not None else 0

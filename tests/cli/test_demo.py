@@ -1,0 +1,232 @@
+"""`clew demo`: the agent runs, and its trace is whole."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew.testing import Reply, ScriptedProvider
+
+
+def clew(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", "from clew.cli import main; main()", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env=os.environ | environment,
+        check=False,
+    )
+
+
+def spans_of(path: Path) -> list[dict[str, Any]]:
+    """Return the spans of an OTLP JSON document, attributes as a plain mapping."""
+    found: list[dict[str, Any]] = []
+    for resource in json.loads(path.read_text())["resourceSpans"]:
+        for scope in resource["scopeSpans"]:
+            for span in scope["spans"]:
+                values = {each["key"]: each["value"] for each in span.get("attributes", ())}
+                found.append(span | {"attributes": {k: scalar(v) for k, v in values.items()}})
+    return found
+
+
+def scalar(value: dict[str, Any]) -> Any:
+    ((kind, inner),) = value.items()
+    return int(inner) if kind == "intValue" else inner
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What `--json` printed, and the spans that `--export` wrote."""
+    path = tmp_path_factory.mktemp("demo") / "run.json"
+    result = clew("demo", "--json", "--no-serve", "--export", path)
+    assert (result.returncode, result.stderr) == (0, "")
+    return json.loads(result.stdout), spans_of(path)
+
+
+Told = tuple[dict[str, Any], list[dict[str, Any]]]
+
+
+def test_the_summary(told: Told):
+    """One object: the run's ids, its totals, and no address when nothing is served."""
+    summary, spans = told
+    assert str(uuid.UUID(summary["run_id"])) == summary["run_id"]
+    assert summary == {
+        "run_id": summary["run_id"],
+        "trace_id": summary["run_id"].replace("-", ""),
+        "spans": len(spans),
+        "tokens": {
+            "input": 8134,
+            "output": 467,
+            "cache_read": 4864,
+            "cache_write": 1536,
+            "reasoning": 192,
+        },
+        "cost_usd": summary["cost_usd"],
+        "cost_status": "priced",
+        "address": None,
+    }
+    rounds = [span for span in spans if "clew.round" in span["attributes"] and span["kind"] == 3]
+    costs = [span["attributes"]["clew.cost.usd"] for span in rounds]
+    assert summary["cost_usd"] == pytest.approx(sum(costs))
+    assert summary["cost_usd"] > 0
+
+
+def test_the_run_has_everything_a_run_can_have(told: Told):
+    """Rounds of both providers, one streamed by each, tools, decisions, a retry, a subagent."""
+    summary, spans = told
+    assert {span["traceId"] for span in spans} == {summary["trace_id"]}
+    names = Counter(span["name"] for span in spans)
+    assert names["invoke_agent parcel-desk"] == 1
+    assert names["invoke_agent carrier-watch"] == 1
+    assert names["chat gpt-5-mini"] == 3
+    assert names["chat claude-haiku-4-5"] == 2
+    streamed = [
+        (span["name"], span["attributes"]["clew.stream.outcome"])
+        for span in spans
+        if "clew.stream.outcome" in span["attributes"]
+    ]
+    assert Counter(streamed) == {
+        ("chat gpt-5-mini", "complete"): 2,
+        ("chat claude-haiku-4-5", "complete"): 1,
+    }
+    decided = [
+        (
+            span["attributes"]["clew.decision.outcome"],
+            span["attributes"].get("clew.decision.reason"),
+        )
+        for span in spans
+        if span["name"].startswith("decide ")
+    ]
+    assert decided == [
+        ("allow", "no_finding"),
+        ("allow", "read_only"),
+        ("allow", "read_only"),
+        ("deny", "parcel_not_lost"),
+    ]
+    tools = {
+        span["name"]: span["attributes"]["clew.tool.outcome"]
+        for span in spans
+        if span["name"].startswith("execute_tool ")
+    }
+    assert tools == {
+        "execute_tool find_order": "ok",
+        "execute_tool carrier_scans": "ok",
+        "execute_tool refund_order": "denied",
+    }
+    attempts = [span["attributes"].get("clew.attempts") for span in spans]
+    assert Counter(attempt for attempt in attempts if attempt) == {1: 4, 2: 1}
+
+
+def test_the_record_is_complete(told: Told):
+    """Every sequence number is there once, and every parent is a span of the run."""
+    _, spans = told
+    numbers = sorted(span["attributes"]["clew.seq"] for span in spans)
+    assert numbers == list(range(1, len(spans) + 1))
+    ids = {span["spanId"] for span in spans}
+    assert {span["parentSpanId"] for span in spans if span.get("parentSpanId")} <= ids
+
+
+def test_no_content_leaves(told: Told):
+    """Nothing that the customer, the models or the tools said is in the exported document."""
+    _, spans = told
+    text = json.dumps(spans).lower()
+    for word in ("20417", "birthday", "leeds", "pruning", "hr550193", "sorry", "euros"):
+        assert word not in text.replace("conv-20417", "")
+
+
+def test_the_tree():
+    """Without --json the trace is printed as a tree."""
+    result = clew("demo", "--no-serve", COLUMNS="120")
+    assert (result.returncode, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("trace ")
+    assert "invoke_agent parcel-desk" in lines[1]
+    (retried,) = [line for line in lines if "2 attempts" in line]
+    assert "chat gpt-5-mini" in retried
+    (denied,) = [line for line in lines if "parcel_not_lost" in line]
+    assert "decide tool" in denied
+    assert "deny" in denied
+    (nested,) = [line for line in lines if "execute_tool carrier_scans" in line]
+    assert nested.startswith("    │   ├── ")
+
+
+def test_a_live_server():
+    """With --base-url and --model the agents ask that server, and go on when it asks for no tool."""
+    with ScriptedProvider(lambda _: Reply(text="I do not know.")) as provider:
+        result = clew(
+            *("demo", "--no-serve", "--json"),
+            *("--base-url", provider.openai_base_url, "--model", "small"),
+        )
+        assert (result.returncode, result.stderr) == (0, "")
+        asked = [request.json() for request in provider.requests]
+    summary = json.loads(result.stdout)
+    assert {request["model"] for request in asked} == {"small"}
+    assert len(asked) == 5
+    for request in asked:
+        roles = [message["role"] for message in request["messages"]]
+        assert all(one != two for one, two in itertools.pairwise(roles))
+    assert summary["tokens"]["input"] == 5 * 12
+    assert (summary["cost_usd"], summary["cost_status"]) == (None, "unpriced")
+
+
+@pytest.mark.parametrize(
+    "reply", [Reply.failure(401, "bad key"), Reply.verbatim(b"<html>", content_type="text/html")]
+)
+def test_a_live_server_that_does_not_answer_as_hoped(reply: Reply):
+    """The command fails with one sentence that names the server."""
+    with ScriptedProvider(lambda _: reply) as provider:
+        result = clew(
+            *("demo", "--no-serve", "--json"),
+            *("--base-url", provider.openai_base_url, "--model", "small"),
+        )
+    assert (result.returncode, result.stdout) == (1, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("clew: ")
+    assert provider_address(provider.requests[0].header("host")) in line
+
+
+def provider_address(host: str | None) -> str:
+    return f"http://{host}/v1"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--base-url", "http://127.0.0.1:9/v1"), ("--model", "small"), ("--nonsense",)],
+)
+def test_wrong_usage(arguments: tuple[str, ...]):
+    """Half of a live server, and unknown options, are wrong usage."""
+    result = clew("demo", *arguments)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "Usage" in result.stderr
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path):
+    """The command says so."""
+    result = clew("demo", "--no-serve", "--json", "--export", tmp_path / "no" / "run.json")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("clew: cannot write ")
+
+
+def test_the_environment_does_not_get_in_the_way():
+    """Proxies, a disabled SDK and another exporter are for services, not for the demo."""
+    result = clew(
+        *("demo", "--no-serve", "--json"),
+        OTEL_SDK_DISABLED="true",
+        HTTP_PROXY="http://127.0.0.1:9",
+        HTTPS_PROXY="http://127.0.0.1:9",
+        OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9",
+        OTEL_TRACES_EXPORTER="none",
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert json.loads(result.stdout)["spans"] > 10
