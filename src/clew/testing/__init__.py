@@ -19,6 +19,7 @@ from clew.testing.recordings import (
 )
 from clew.testing.replay_server import RedirectedTransport, ReplayServer
 from clew.testing.script import Reply, ScriptedError, ScriptedToolCall, sse
+from clew.testing.session import captured
 from clew.testing.wire import WireFormat
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "ScriptedToolCall",
     "SteppingClock",
     "WireFormat",
+    "captured",
     "find_recordings",
     "read_recording",
     "sse",

@@ -74,7 +74,7 @@ class OpenAIChatCompletions:
         self,
         error: ScriptedError,
         status: int,
-        number: int,  # noqa: ARG002 - this format does not name the request
+        number: int,
     ) -> dict[str, Any]:
         """Return an `error` object with the provider's usual type and code for the status."""
         kind, code = _ERRORS.get(status, ("server_error", None))

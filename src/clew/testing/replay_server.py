@@ -34,7 +34,7 @@ class ReplayServer(LoopbackServer):
         """Forget the exchanges that were not asked for."""
         self._exchanges.clear()
 
-    def respond(self, request: ReceivedRequest, connection: Connection) -> None:  # noqa: ARG002
+    def respond(self, request: ReceivedRequest, connection: Connection) -> None:
         """Send the next recorded answer, one write for each of its pieces."""
         exchange = self._exchanges.popleft()
         length = None if exchange.streamed else sum(map(len, exchange.pieces))
