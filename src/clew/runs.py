@@ -39,6 +39,7 @@ _STATUS_OF_REASON = {
     "retries_exhausted": "failed",
     "error": "failed",
 }
+_REMOTE = True
 _WAITING = ("waiting_for_approval", "waiting_for_input")
 
 
@@ -134,6 +135,8 @@ class Run(Node):
     def reference(self) -> str:
         """Return a small text with which `clew.resume` continues this run elsewhere."""
         agent = self.agent
+        if self.runtime is not None:
+            self.runtime.settle()
         span = self.span.get_span_context()
         return str(
             Reference(
@@ -227,7 +230,7 @@ class Run(Node):
         reference = self._reference
         if reference is not None and reference.span_id:
             flags = TraceFlags(reference.flags)
-            previous = SpanContext(self.run_id.int, reference.span_id, True, flags)
+            previous = SpanContext(self.run_id.int, reference.span_id, _REMOTE, flags)
             links.append(Link(previous, {semconv.SEGMENT_ID: reference.segment_id}))
         return links
 

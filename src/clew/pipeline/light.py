@@ -30,6 +30,7 @@ from clew.ids import RunIdGenerator, random_64
 
 _UNSET = Status(StatusCode.UNSET)
 _EVENTS_KEPT = 128
+_NO_PARENT = Context()
 _LOCAL = False  # no remote context
 _SAMPLED = TraceFlags.SAMPLED
 
@@ -182,7 +183,7 @@ class LightSpans:
     def _root(self, name: str, kind: SpanKind) -> tuple[SpanContext, bool]:
         random = self._ids.is_trace_id_random()
         trace_id = self._ids.generate_trace_id()
-        result = self._sampler.should_sample(None, trace_id, name, kind)
+        result = self._sampler.should_sample(_NO_PARENT, trace_id, name, kind)
         flags = TraceFlags.RANDOM_TRACE_ID if random else TraceFlags.DEFAULT
         sampled = result.decision.is_sampled()
         if sampled:

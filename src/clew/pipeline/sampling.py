@@ -77,7 +77,7 @@ def ignores_attributes(sampler: Sampler) -> bool:
 
 
 def from_environment(environ: Mapping[str, str]) -> Sampler | None:
-    """Return the sampler for a ratio that OTEL_TRACES_SAMPLER asks for; None: leave it to the SDK."""
+    """Return the sampler for a ratio that OTEL_TRACES_SAMPLER asks for; None: the SDK's own."""
     name = environ.get("OTEL_TRACES_SAMPLER", "").strip().lower()
     if name not in ("traceidratio", "parentbased_traceidratio"):
         return None
