@@ -1,0 +1,7 @@
+"""`clew serve`: an OTLP/HTTP receiver and the viewer, over one local store.
+
+- `receiver`: `POST /v1/traces` (and `/v1/metrics`, `/v1/logs`, which are accepted and dropped).
+- `pages`: the list of runs and the timeline; each page has a JSON twin.
+- `guard`: the Host check and the security headers, around everything.
+- `server`: starts all of it in a background thread.
+"""

@@ -1,0 +1,60 @@
+"""The application: receiver and viewer under one guard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.routing import Route
+
+from clew.errors import ClewError
+from clew.sources.store import StoreSource
+from clew.store.writer import Writer
+from clew.web.bodies import Bodies, Limits
+from clew.web.guard import Guard
+from clew.web.pages import Pages
+from clew.web.receiver import Receiver
+
+
+def create_app(
+    writer: Writer,
+    source: StoreSource,
+    *,
+    address: str,
+    host: str = "127.0.0.1",
+    names: Iterable[str] = (),
+    limits: Limits | None = None,
+) -> Starlette:
+    """Return the ASGI application.
+
+    Args:
+        writer: where received spans go.
+        source: what the viewer reads.
+        address: where it is served, for the instructions on an empty page.
+        host: the address that it is bound to.
+        names: Host names that are answered besides `host` and those of loopback.
+        limits: bounds of the receiver.
+    """
+    bodies = Bodies(limits or Limits())
+    pages = Pages(source, address=address)
+    dropping = Receiver(bodies, None)
+    return Starlette(
+        routes=[
+            Route("/v1/traces", Receiver(bodies, writer), methods=["POST"]),
+            Route("/v1/metrics", dropping, methods=["POST"]),
+            Route("/v1/logs", dropping, methods=["POST"]),
+            *pages.routes(),
+        ],
+        middleware=[
+            Middleware(Guard, host=host, names=tuple(names)),
+            Middleware(GZipMiddleware, minimum_size=4096, compresslevel=5),
+        ],
+        exception_handlers={
+            ClewError: pages.failure,
+            HTTPException: pages.failure,
+            Exception: pages.failure,
+        },
+    )

@@ -1,0 +1,95 @@
+"""Around everything: which Host names are answered, and what a browser may do with an answer.
+
+A web page from elsewhere can make a browser ask a name of its own that resolves to 127.0.0.1 (DNS
+rebinding) and then read the answer. The Host header still says that name, so it is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import ip_address
+from typing import Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+CONTENT_SECURITY_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS: Final = {
+    "content-security-policy": CONTENT_SECURITY_POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "x-frame-options": "DENY",
+}
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Guard:
+    """Refuses unknown Host names and adds the security headers.
+
+    Args:
+        app: what is inside.
+        host: the address that the server is bound to; a wildcard also allows any IP address,
+            which no name can be rebound to.
+        names: more names that are answered.
+    """
+
+    def __init__(self, app: ASGIApp, *, host: str, names: Iterable[str] = ()) -> None:
+        self._app = app
+        self._names = _LOOPBACK | {host.lower()} | {each.lower() for each in names}
+        self._any_address = host in {"", "0.0.0.0", "::"}  # noqa: S104 - a comparison
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        if self.allows(Headers(scope=scope).get("host", "")):
+            await self._app(scope, receive, send_guarded)
+        else:
+            refusal = PlainTextResponse(
+                "This Host name is not served here. `clew serve --allow-host NAME` allows it.\n",
+                status_code=400,
+            )
+            await refusal(scope, receive, send_guarded)
+
+    def allows(self, host: str) -> bool:
+        """Tell whether a Host header names this server; its port does not matter."""
+        name = host_name(host)
+        if name in self._names:
+            return True
+        return self._any_address and _is_address(name)
+
+
+def host_name(host: str) -> str:
+    """Return the name in a Host header, without port, brackets and the dot at its end."""
+    host = host.strip().lower()
+    if host.startswith("["):
+        name, bracket, rest = host[1:].partition("]")
+        return name if bracket and (not rest or rest.startswith(":")) else ""
+    name, _, port = host.partition(":")
+    if port and not port.isdigit():
+        return ""
+    return name.removesuffix(".")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
