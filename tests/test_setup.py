@@ -1,0 +1,321 @@
+"""Configure: alone, joining, beside a foreign provider, from the environment, and again."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import textwrap
+import uuid
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+import clew
+from clew.errors import ConfigurationError, MissingExtraError
+from clew.settings import Settings
+from clew.testing import CaptureExporter, OtlpSink
+
+
+def run_python(code: str, *, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a program of its own, for what can be done once per process only."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "OTEL_TRACES_EXPORTER": "none", **(env or {})},
+    )
+
+
+def test_configuring_twice_alike_changes_nothing(
+    exported: CaptureExporter, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The same arguments again are silent; each span still arrives once."""
+    for _ in range(5):
+        clew.configure("tests", settings=settings, span_exporters=[exported])
+    with clew.run("triage"):
+        pass
+    assert caplog.records == []
+    assert len(exported.by_name("invoke_agent")) == 1
+
+
+def test_configuring_otherwise_says_so(
+    exported: CaptureExporter, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Other arguments change nothing and are logged with what to do."""
+    with caplog.at_level(logging.WARNING, "clew"):
+        clew.configure("another")
+    assert ["clew.shutdown() first" in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_after_shutdown_clew_can_be_configured_again(settings: Settings) -> None:
+    """The second configuration exports to its own exporter, under its own service name."""
+    first, second = CaptureExporter(), CaptureExporter()
+    clew.configure("first", settings=settings, span_exporters=[first])
+    with clew.run("triage"):
+        pass
+    clew.shutdown()
+    with clew.run("unseen"):
+        pass
+    clew.configure("second", settings=settings, span_exporters=[second])
+    with clew.run("triage"):
+        pass
+    clew.shutdown()
+    for exporter, name in ((first, "first"), (second, "second")):
+        assert len(exporter.by_name("invoke_agent")) == 1
+        assert {span.resource.attributes["service.name"] for span in exporter.spans} == {name}
+        assert all(span.resource.attributes["service.instance.id"] for span in exporter.spans)
+
+
+def test_joining_a_provider(settings: Settings) -> None:
+    """The host's processors see our spans with allowed values; its own spans are not ours."""
+    provider = TracerProvider()
+    host, ours = CaptureExporter(), CaptureExporter()
+    provider.add_span_processor(SimpleSpanProcessor(host))
+    clew.configure(settings=settings, tracer_provider=provider, span_exporters=[ours])
+    run_id = uuid.uuid4()
+    with provider.get_tracer("host").start_as_current_span("request") as request:
+        request.set_attribute("secret", "SECRET")
+        with (
+            clew.run("triage", run_id=run_id, trigger="has SECRET"),
+            provider.get_tracer("host").start_as_current_span("inner") as inner,
+        ):
+            inner.set_attribute("secret", "SECRET")
+            clew.decide("tool", "deny", reason="because of SECRET")
+    clew.shutdown()
+    mine = [span for span in host.spans if span.instrumentation_scope.name == "clew"]
+    assert {span.context.trace_id for span in mine} == {run_id.int}
+    assert "SECRET" not in "".join(span.to_json() for span in mine)
+    assert {span.name for span in ours.spans} == {
+        "run_started triage",
+        "decide tool",
+        "inner",
+        "invoke_agent triage",
+        "run_sealed triage",
+    }
+    assert b"SECRET" not in ours.otlp_bytes()
+    names = [span.name for span in ours.spans]
+    assert len(names) == len(set(names))
+
+
+def test_joining_without_exporters_exports_nothing_of_our_own(settings: Settings) -> None:
+    """What leaves, leaves by the host's exporters alone, once; the seal included."""
+    provider = TracerProvider()
+    host = CaptureExporter()
+    provider.add_span_processor(SimpleSpanProcessor(host))
+    clew.configure(settings=settings, tracer_provider=provider)
+    with clew.run("triage"):
+        pass
+    clew.shutdown()
+    assert sorted(span.name for span in host.spans) == [
+        "invoke_agent triage",
+        "run_sealed triage",
+        "run_started triage",
+    ]
+
+
+def test_a_provider_of_another_kind_is_refused() -> None:
+    """A tracer provider that cannot take our ids is a clear error when it is given by hand."""
+    with pytest.raises(ConfigurationError, match="NoOpTracerProvider"):
+        clew.configure(tracer_provider=trace.NoOpTracerProvider())
+
+
+def test_a_foreign_global_provider_is_left_alone() -> None:
+    """Beside a provider that is not the SDK's, Clew uses a private one and says so."""
+    done = run_python(
+        """
+        import clew, logging
+        logging.basicConfig()
+        from opentelemetry import trace
+        from clew.testing import CaptureExporter
+        foreign = trace.NoOpTracerProvider()
+        trace.set_tracer_provider(foreign)
+        exporter = CaptureExporter()
+        clew.configure("x", span_exporters=[exporter])
+        with clew.run("triage") as run:
+            pass
+        clew.shutdown()
+        assert trace.get_tracer_provider() is foreign
+        assert {s.context.trace_id for s in exporter.spans} == {run.run_id.int}
+        print(len(exporter.spans))
+        """
+    )
+    assert done.stdout == "3\n", done.stderr
+    assert "NoOpTracerProvider" in done.stderr
+
+
+def test_a_global_sdk_provider_is_joined() -> None:
+    """A framework's provider stays the global one, and our trace id is still the run's."""
+    done = run_python(
+        """
+        import clew
+        from opentelemetry import trace
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+        from clew.testing import CaptureExporter
+        theirs, host = TracerProvider(), CaptureExporter()
+        theirs.add_span_processor(SimpleSpanProcessor(host))
+        trace.set_tracer_provider(theirs)
+        clew.configure("x")
+        with clew.run("triage") as run:
+            pass
+        clew.shutdown()
+        assert trace.get_tracer_provider() is theirs
+        assert {s.context.trace_id for s in host.spans} == {run.run_id.int}
+        print(len(host.spans))
+        """
+    )
+    assert done.stdout == "3\n", done.stderr
+
+
+def test_spans_are_exported_by_otlp_to_the_standard_variables() -> None:
+    """OTEL_EXPORTER_OTLP_ENDPOINT, headers, resource attributes and service name are honoured."""
+    with OtlpSink() as sink:
+        done = run_python(
+            """
+            import clew
+            clew.configure()
+            with clew.run("triage") as run:
+                pass
+            print(run.trace_id)
+            """,
+            env={
+                "OTEL_TRACES_EXPORTER": "otlp",
+                "OTEL_EXPORTER_OTLP_ENDPOINT": sink.base_url,
+                "OTEL_EXPORTER_OTLP_HEADERS": "x-tenant=acme",
+                "OTEL_SERVICE_NAME": "from-env",
+                "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=prod,secret=SECRET",
+            },
+        )
+        assert done.returncode == 0, done.stderr
+        spans = sink.spans
+        assert {span.trace_id.hex() for span in spans} == {done.stdout.strip()}
+        assert len(spans) == 3
+        body = b"".join(request.body for request in sink.requests)
+        assert {dict(request.headers)["x-tenant"] for request in sink.requests} == {"acme"}
+    assert b"from-env" in body
+    assert b"prod" in body
+    assert b"SECRET" not in body
+
+
+def test_grpc_without_its_extra_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The protocol is chosen by the standard variable; what is missing is named."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    for name in list(sys.modules):
+        if name.startswith("opentelemetry.exporter.otlp.proto.grpc"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.grpc", None)
+    with pytest.raises(MissingExtraError, match=r"clew\[grpc\]"):
+        clew.configure()
+
+
+def test_grpc_is_chosen_by_the_standard_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the extra installed the gRPC exporter is the one that is used."""
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc")
+    from clew.pipeline import exporters
+
+    (exporter,) = exporters.from_environment({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
+    assert type(exporter).__module__ == "opentelemetry.exporter.otlp.proto.grpc.trace_exporter"
+    exporter.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "carrier-pigeon"),
+        ("OTEL_TRACES_EXPORTER", "fax"),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "many"),
+        ("CLEW_PROVIDER_HOSTS", "no-equals-sign"),
+        ("CLEW_STREAM_IDLE_SECONDS", "-1"),
+    ],
+)
+def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    """The error names the variable and what it holds."""
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigurationError) as caught:
+        clew.configure()
+    assert name in str(caught.value)
+    assert value in str(caught.value)
+
+
+def test_disabled_by_the_standard_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OTEL_SDK_DISABLED=true leaves everything a no-op."""
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    exporter = CaptureExporter()
+    clew.configure("x", span_exporters=[exporter])
+    with clew.run("triage"):
+        pass
+    clew.shutdown()
+    assert exporter.spans == ()
+
+
+@pytest.mark.parametrize("ratio", [0.1, 0.5, 0.75])
+def test_ratio_sampling_keeps_whole_runs(ratio: float) -> None:
+    """Of 10,000 uuids the share that is kept is the ratio, within two points."""
+    from clew.pipeline.sampling import RunRatioSampler
+
+    sampler = RunRatioSampler(ratio)
+    kept = sum(
+        sampler.should_sample(None, uuid.uuid4().int, "run").decision.is_sampled()
+        for _ in range(10_000)
+    )
+    assert abs(kept / 10_000 - ratio) < 0.02
+
+
+def test_sampled_out_runs_export_nothing_and_count_all_the_same() -> None:
+    """OTEL_TRACES_SAMPLER decides once per run; totals are kept either way."""
+    done = run_python(
+        """
+        import clew
+        from clew.testing import CaptureExporter
+        exporter = CaptureExporter()
+        clew.configure("x", span_exporters=[exporter])
+        with clew.run("triage") as run:
+            clew.decide("tool", "deny")
+        clew.shutdown()
+        print(len(exporter.spans), run.totals.denials)
+        """,
+        env={"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0"},
+    )
+    assert done.stdout == "0 1\n", done.stderr
+
+
+@pytest.mark.parametrize("distro", [None, "clew"])
+def test_opentelemetry_instrument_activates_clew(distro: str | None) -> None:
+    """Without a line of set-up in the program, its run is exported by OTLP."""
+    program = (
+        "import clew, httpx\n"
+        "with clew.run('triage') as run: pass\n"
+        "print(run.trace_id, hasattr(httpx.Client.send, '_self_wrapper'))\n"
+    )
+    with OtlpSink() as sink:
+        env = {
+            "PATH": "/usr/bin:/bin",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": sink.base_url,
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+            "OTEL_METRICS_EXPORTER": "none",
+            "OTEL_LOGS_EXPORTER": "none",
+        }
+        if distro:
+            env |= {"OTEL_PYTHON_DISTRO": distro, "OTEL_PYTHON_CONFIGURATOR": distro}
+        launcher = [
+            sys.executable,
+            "-c",
+            "from opentelemetry.instrumentation.auto_instrumentation import run; run()",
+        ]
+        done = subprocess.run(
+            [*launcher, sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env=env,
+        )
+        spans = [span for span in sink.spans if span.name == "invoke_agent triage"]
+    trace_id, tapped = done.stdout.split()
+    assert [span.trace_id.hex() for span in spans] == [trace_id], done.stderr
+    assert tapped == "True"
