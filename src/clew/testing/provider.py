@@ -64,6 +64,11 @@ class ScriptedProvider(LoopbackServer):
         """Append replies to the list."""
         self._replies.extend(replies)
 
+    def replace(self, *replies: Reply) -> None:
+        """Answer these from now on, and nothing of what was left."""
+        self._replies = deque(replies)
+        self._choose = self._next
+
     def _next(self, _request: ReceivedRequest) -> Reply:
         try:
             return self._replies.popleft()
