@@ -1,0 +1,86 @@
+"""Writing for people and for programs: data on stdout, talk on stderr.
+
+On a terminal tables and trees are drawn by rich; through a pipe they are plain text, one line for
+each row. Whatever a sender put into a name or an attribute is shown without its control
+characters: it could drive the terminal otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def clean(text: str) -> str:
+    r"""Replace control characters and those that turn the direction of writing by `\x..`."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def say(message: str) -> None:
+    """Tell the user something that is not data."""
+    print(clean(message), file=sys.stderr)
+
+
+def print_json(content: Any) -> None:
+    """Print one JSON document."""
+    encoded = msgspec.json.encode(content)
+    sys.stdout.write(msgspec.json.format(encoded, indent=2).decode() + "\n")
+
+
+def is_terminal() -> bool:
+    """Tell whether stdout is a terminal, which decides on the form."""
+    return sys.stdout.isatty()
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()
+) -> None:
+    """Print a table; the columns at the places `right` are numbers."""
+    cleaned = [[clean(cell) for cell in row] for row in rows]
+    numeric = frozenset(right)
+    if is_terminal():
+        _rich_table(columns, cleaned, numeric)
+        return
+    lines = [[each.upper() for each in columns], *cleaned]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
+    for line in lines:
+        cells = (
+            cell.rjust(width) if place in numeric else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        print("  ".join(cells).rstrip())
+
+
+def _rich_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], right: frozenset[int]
+) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="right" if place in right else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(cell, style=_style(cell)) for cell in row))
+    Console(highlight=False).print(table)
+
+
+_STYLES: Final = {
+    "completed": "green",
+    "failed": "bold red",
+    "running": "blue",
+    "cancelled": "dim",
+    "waiting for approval": "yellow",
+    "waiting for input": "yellow",
+}
+
+
+def _style(cell: str) -> str:
+    return _STYLES.get(cell, "")
