@@ -58,7 +58,7 @@ def print_table(
 
 
 def _rich_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], right: frozenset[int]
+    columns: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int]
 ) -> None:
     from rich.console import Console
     from rich.table import Table
@@ -66,7 +66,14 @@ def _rich_table(
 
     table = Table(box=None, header_style="dim", pad_edge=False)
     for place, column in enumerate(columns):
-        table.add_column(column, justify="right" if place in right else "left", no_wrap=True)
+        # Only names, in the second column, may be cut where the terminal is narrow.
+        widest = max(len(line[place]) for line in (columns, *rows))
+        table.add_column(
+            column,
+            justify="right" if place in right else "left",
+            no_wrap=True,
+            min_width=widest if place != 1 else None,
+        )
     for row in rows:
         table.add_row(*(Text(cell, style=_style(cell)) for cell in row))
     Console(highlight=False).print(table)

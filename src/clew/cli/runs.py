@@ -15,7 +15,7 @@ from clew.sources.forms import list_form
 from clew.store.records import MAX_PAGE, Page, RunFilter, RunSummary
 
 _COLUMNS = (
-    "run", "agent", "status", "started (UTC)", "duration", "rounds", "tools", "denials",
+    "run", "agent", "status", "start (UTC)", "duration", "rounds", "tools", "denials",
     "input", "output", "cost",
 )  # fmt: skip
 _LEFT = 4
@@ -74,6 +74,8 @@ def _print(found: Sequence[RunSummary]) -> None:
             ]
             columns = tuple(columns[place] for place in kept)
             rows = [tuple(row[place] for place in kept) for row in rows]
+            # Month to minute; the year and the seconds are in --json.
+            rows = [(*row[:3], row[3][5:16], *row[4:]) for row in rows]
     print_table(columns, rows, right=range(_LEFT, len(columns)))
 
 
