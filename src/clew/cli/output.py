@@ -64,19 +64,21 @@ def _rich_table(
     from rich.table import Table
     from rich.text import Text
 
+    console = Console(highlight=False)
     table = Table(box=None, header_style="dim", pad_edge=False)
+    widest = [max(len(line[place]) for line in (columns, *rows)) for place in range(len(columns))]
+    # Only names, in the second column, are cut where the terminal is narrow.
+    room = console.width - sum(widest) + widest[1] - 2 * (len(columns) - 1)
     for place, column in enumerate(columns):
-        # Only names, in the second column, may be cut where the terminal is narrow.
-        widest = max(len(line[place]) for line in (columns, *rows))
         table.add_column(
             column,
             justify="right" if place in right else "left",
             no_wrap=True,
-            min_width=widest if place != 1 else None,
+            max_width=max(6, room) if place == 1 else None,
         )
     for row in rows:
         table.add_row(*(Text(cell, style=_style(cell)) for cell in row))
-    Console(highlight=False).print(table)
+    console.print(table)
 
 
 _STYLES: Final = {
