@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from clew._guard import record_failure
+from clew.dialects._errors import error_body
 from clew.dialects._whole import WholeBodyReader, is_json
 from clew.facts import NO_RESPONSE, RequestFacts, ResponseFacts
 from clew.typing import Route, StreamReader
@@ -60,8 +61,11 @@ class WireDialect:
         self, body: bytes, status: int, route: Route, headers: Mapping[str, str] | None = None
     ) -> ResponseFacts:
         """Read a whole response body. Any bytes give facts, never an exception."""
+        answer = Answer(body, status, route, headers)
         try:
-            return self._response(Answer(body, status, route, headers))
+            if status >= 400:
+                return ResponseFacts(error=error_body(body, answer.header("x-amzn-errortype")))
+            return self._response(answer)
         except Exception:
             record_failure("read a response")
             return NO_RESPONSE

@@ -49,6 +49,7 @@ class ChatRequest(Struct):
     """A request."""
 
     model: str | None = None
+    model_id: str | None = None
     stream: bool | None = None
     messages: list[Message] | None = None
     tools: list[Tool] | None = None
@@ -108,6 +109,7 @@ class Choice(Struct):
 
     index: int | None = None
     finish_reason: str | None = None
+    stop_reason: str | None = None
     message: ChatMessage | None = None
     delta: ChatMessage | None = None
     text: msgspec.Raw = EMPTY
@@ -125,6 +127,7 @@ class ChatResponse(Struct):
 
     id: str | None = None
     model: str | None = None
+    model_id: str | None = None
     choices: list[Choice] | None = None
     usage: RawUsage | None = None
     error: msgspec.Raw = EMPTY

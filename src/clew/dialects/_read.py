@@ -59,8 +59,10 @@ def count(value: Any) -> int | None:
 
     Integral floats and decimal strings are counts too (JSON writers exist that make them so).
     """
-    if (type(value) is float and value.is_integer()) or (type(value) is str and value.isascii() and value.isdigit() and len(value) < 20):
-        value = int(value)
+    if type(value) is float:
+        value = int(value) if value.is_integer() else None
+    elif type(value) is str:
+        value = int(value) if value.isascii() and value.isdigit() and len(value) < 20 else None
     return value if type(value) is int and 0 <= value <= MAX_COUNT else None
 
 

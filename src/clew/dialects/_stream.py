@@ -121,7 +121,7 @@ class EventReader:
         """Return the facts learnt so far."""
         raise NotImplementedError
 
-    def _is_quiet(self, event: bytes) -> bool:  # noqa: ARG002 - for readers that know a way
+    def _is_quiet(self, event: bytes) -> bool:
         """Tell from the bytes of an event that it says nothing new, without a template."""
         return False
 

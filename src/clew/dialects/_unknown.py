@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from clew.dialects._dialect import Answer, WireDialect
-from clew.dialects._errors import error_body
 from clew.facts import RequestFacts, ResponseFacts
 from clew.typing import Route
 
@@ -33,11 +32,11 @@ def route_request(_body: bytes, route: Route) -> RequestFacts:
     return RequestFacts(model=route.model, stream=route.stream)
 
 
-def error_response(answer: Answer) -> ResponseFacts:
-    """Return an error's type and code, if there is one."""
-    return ResponseFacts(error=error_body(answer.body, answer.status))
+def no_response(_answer: Answer) -> ResponseFacts:
+    """Return no facts (an error's type and code are read for every dialect alike)."""
+    return ResponseFacts()
 
 
 unknown: Final = WireDialect(
-    "unknown", route_request, error_response, lambda _: UnknownReader(), lambda _: UnknownReader()
+    "unknown", route_request, no_response, lambda _: UnknownReader(), lambda _: UnknownReader()
 )

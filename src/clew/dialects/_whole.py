@@ -16,7 +16,7 @@ MAX_BODY: Final = 16 * 1024 * 1024
 def is_json(content_type: str) -> bool:
     """Tell whether a content type is JSON in one piece (not JSON lines)."""
     kind = content_type.partition(";")[0].strip().lower()
-    return kind == "application/json" or (kind.startswith("application/") and kind[-5:] == "+json")
+    return kind == "application/json" or (kind.endswith("+json") and "stream" not in kind)
 
 
 class WholeBodyReader:

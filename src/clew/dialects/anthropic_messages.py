@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from clew.dialects._dialect import Answer, WireDialect
-from clew.dialects._errors import error_body, error_of
+from clew.dialects._errors import error_of
 from clew.dialects._read import EMPTY, count, decode, is_empty, number, text
 from clew.dialects._sse import TypedReader
 from clew.dialects._stream import QUIET, TELLS
@@ -187,16 +187,13 @@ _MESSAGE: Final = msgspec.json.Decoder(Message)
 
 def read_response(answer: Answer) -> ResponseFacts:
     """Read a whole messages response."""
-    error = error_body(answer.body, answer.status)
     if answer.route.operation == "count_tokens":  # its `input_tokens` is the answer, not a usage
-        return ResponseFacts(error=error)
+        return ResponseFacts()
     message = decode(_MESSAGE, answer.body)
-    if message is None:
-        return ResponseFacts(error=error)
-    return message_facts(message, error)
+    return ResponseFacts() if message is None else message_facts(message)
 
 
-def message_facts(message: Message, error: ErrorFacts | None = None) -> ResponseFacts:
+def message_facts(message: Message) -> ResponseFacts:
     """Return the facts of one whole message."""
     words = (text(message.stop_reason),) if message.type != "error" and message.id else ()
     return ResponseFacts(
@@ -212,7 +209,7 @@ def message_facts(message: Message, error: ErrorFacts | None = None) -> Response
             ]
         ),
         usage=usage_of(message.usage),
-        error=error or error_of(message.error),
+        error=error_of(message.error),
         service_tier=None if message.usage is None else text(message.usage.service_tier),
     )
 

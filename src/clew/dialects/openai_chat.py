@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from clew.dialects._dialect import Answer, WireDialect
-from clew.dialects._errors import error_body, error_of
+from clew.dialects._errors import error_of
 from clew.dialects._openai_chat_stream import ChatReader
 from clew.dialects._openai_shape import REQUEST, RESPONSE, ChatRequest, Choice, tool_calls
 from clew.dialects._openai_usage import usage_of
@@ -53,7 +53,7 @@ def read_request(body: bytes, route: Route) -> RequestFacts:
     if effort is None and request.reasoning is not None:
         effort = request.reasoning.effort
     return RequestFacts(
-        model=text(request.model) or route.model,
+        model=text(request.model) or text(request.model_id) or route.model,
         stream=bool(request.stream) or route.stream,
         max_tokens=request.max_completion_tokens
         if request.max_completion_tokens is not None
@@ -79,9 +79,8 @@ def read_request(body: bytes, route: Route) -> RequestFacts:
 def read_response(answer: Answer) -> ResponseFacts:
     """Read a whole response in the chat completions shape."""
     response = decode(RESPONSE, answer.body)
-    error = error_body(answer.body, answer.status)
     if response is None:
-        return ResponseFacts(error=error)
+        return ResponseFacts()
     choices = response.choices or []
     if len(choices) > 1:
         choices.sort(key=lambda choice: choice.index or 0)
@@ -91,12 +90,12 @@ def read_response(answer: Answer) -> ResponseFacts:
         usage = response.x_groq.usage
     return ResponseFacts(
         id=text(response.id),
-        model=text(response.model),
+        model=text(response.model) or text(response.model_id),
         finish_reasons=finish_reasons(words),
         finish_reasons_raw=words,
         tool_calls=tuple([call for choice in choices for call in tool_calls(choice.message)]),
         usage=usage_of(usage, answer.route.provider),
-        error=error or error_of(response.error) or _choice_error(choices),
+        error=error_of(response.error) or _choice_error(choices),
         service_tier=text(response.service_tier),
         system_fingerprint=text(response.system_fingerprint),
         served_provider=text(response.provider),

@@ -9,43 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import unquote
 
 from clew.dialects._unknown import unknown
-from clew.dialects.anthropic_messages import anthropic_messages
-from clew.dialects.hosts import NOBODY, Host, host_of
-from clew.dialects.openai_chat import openai_chat
-from clew.typing import Dialect, Route
+from clew.dialects.bedrock_invoke import bedrock_invoke
+from clew.dialects.endpoints import ACTIONS, ENDPOINTS, PARTNERS, Action, Endpoint
+from clew.dialects.gemini_content import gemini_content
+from clew.dialects.hosts import Host, host_of
+from clew.typing import Route
 
-
-class Endpoint(NamedTuple):
-    """What a path's last segment stands for, if what is before it fits `before`."""
-
-    before: str
-    """Words of which one must be the segment before: `v` any version, `*` anything, `host` an
-    endpoint of a known host only, `root` nothing; others literally."""
-    dialect: Dialect
-    operation: str
-    stream: bool = False
-    provider: str | None = None
-    """The provider that only this path belongs to."""
-    hosts: str | None = None
-    """Only for these providers."""
-
-
-_LOOSE: Final = "v openai root host deployment"
 _VERSION: Final = re.compile(r"v\d+[a-z0-9]*(-beta)?")
-
-ENDPOINTS: Final[dict[str, tuple[Endpoint, ...]]] = {
-    "completions": (
-        Endpoint("chat agents", openai_chat, "chat"),
-        Endpoint("*", openai_chat, "chat", hosts="portkey"),
-    ),
-    "messages": (Endpoint("v", anthropic_messages, "chat"),),
-    "count_tokens": (Endpoint("messages", anthropic_messages, "count_tokens"),),
-}
-"""Endpoints by the path's last segment; the first that fits counts."""
+_VECTORS: Final = re.compile(r"embed|e5-|gte-|bge-|multilingual-e5|gecko", re.IGNORECASE)
 
 
 def recognise(
@@ -60,7 +35,7 @@ def recognise(
         hosts: the operator's own names, `host` or `host:port` to provider; they win.
     """
     known = _host(host, hosts)
-    if method == "POST" or method == "post":  # noqa: PLR1714 - quicker than a set
+    if method in ("POST", "post"):
         route = _endpoint(known, path)
         if route is not None:
             return route
@@ -84,48 +59,70 @@ def _endpoint(host: Host, path: str) -> Route | None:
     last = path[path.rfind("/") + 1 :]
     found = ENDPOINTS.get(last)
     if found is None:
-        return None
+        if ":" not in last and "%3" not in last:
+            return None
+        model, _, action = unquote(last).rpartition(":")
+        return _action(host, path, model, action)
     segments = [segment for segment in path.split("/") if segment]
     for endpoint in found:
         if _fits(endpoint, segments, host):
-            return Route(
-                endpoint.dialect,
-                endpoint.operation,
-                host.provider or endpoint.provider or _provider_of(segments),
-                _deployment(segments),
-                endpoint.stream,
-            )
+            return _route(endpoint, segments, host)
     return None
 
 
 def _fits(endpoint: Endpoint, segments: list[str], host: Host) -> bool:
-    if endpoint.hosts is not None and host.provider not in endpoint.hosts.split():
+    if endpoint.only and host.provider not in endpoint.only.split():
         return False
-    before = segments[-2] if len(segments) > 1 else ""
-    for word in endpoint.before.split():
-        if word in ("*", before):
+    before = segments[-2] if len(segments) > 1 else "/"
+    for word in endpoint.after.split():
+        if word in (before, "*"):
             return True
-        if word == "v" and _VERSION.fullmatch(before):
-            return True
-        if word == "root" and not before:
-            return True
-        if word == "host" and host is not NOBODY:
-            return True
-        if word == "deployment" and len(segments) > 2 and segments[-3] == "deployments":
+        if word == "vN":
+            if _VERSION.fullmatch(before):
+                return True
+        elif word.endswith("/*") and len(segments) > 2 and segments[-3] == word[:-2]:
             return True
     return False
 
 
-def _deployment(segments: list[str]) -> str | None:
-    """Azure's `/openai/deployments/{deployment}/...`."""
-    if "deployments" in segments:
-        position = segments.index("deployments") + 1
+def _route(endpoint: Endpoint, segments: list[str], host: Host) -> Route:
+    model = _after(segments, endpoint.model or "deployments")
+    operation = endpoint.operation
+    if endpoint.dialect is bedrock_invoke and model is not None and _VECTORS.search(model):
+        operation = "embeddings"
+    if host.provider == "replicate":
+        model = "/".join(segments[2:-1]) if segments[1:2] in (["models"], ["deployments"]) else None
+    provider = host.provider or endpoint.provider
+    if segments[:2] == ["openai", "deployments"]:
+        provider = provider or "azure.ai.openai"
+    elif provider == "azure.ai.inference" and segments[0] == "openai":
+        provider = "azure.ai.openai"
+    return Route(endpoint.dialect, operation, provider, model, endpoint.stream)
+
+
+def _after(segments: list[str], name: str) -> str | None:
+    """Return the segment after `name`, decoded, unless it is the last."""
+    if name in segments:
+        position = segments.index(name) + 1
         if position < len(segments) - 1:
             return unquote(segments[position])
     return None
 
 
-def _provider_of(segments: list[str]) -> str | None:
-    if segments[:2] == ["openai", "deployments"]:
-        return "azure.ai.openai"
+def _action(host: Host, path: str, model: str, action: str) -> Route | None:
+    """Google's `.../models/{model}:{action}`, on the Gemini API and on Vertex AI."""
+    segments = [segment for segment in path.split("/") if segment]
+    vertex = "publishers" in segments or "projects" in segments
+    provider = host.provider or ("gcp.vertex_ai" if vertex else None)
+    known = ACTIONS.get(action)
+    if known is None and action == "predict" and "models" in segments and _VECTORS.search(model):
+        known = Action(gemini_content, "embeddings")
+    if known is not None:
+        return Route(known.dialect, known.operation, provider, model, known.stream)
+    if action in ("rawPredict", "streamRawPredict") and "publishers" in segments:
+        partner = PARTNERS.get(_after(segments, "publishers") or "")
+        if partner is not None:
+            if model == "count-tokens":
+                return Route(partner, "count_tokens", provider)
+            return Route(partner, "chat", provider, model, action == "streamRawPredict")
     return None
