@@ -55,6 +55,7 @@ _PARAMETERS: Final[dict[str, Any]] = {
     "top_k": "parameters.top_k",
     "seed": "parameters.seed",
 }
+_WATSONX_PARAMETERS: Final[dict[str, Any]] = {**_PARAMETERS, "seed": "parameters.random_seed"}
 
 TABLE: Final = (
     # https://docs.anthropic.com/en/api/complete
@@ -88,7 +89,7 @@ TABLE: Final = (
         output="results.generated_text",
         error="errors",
         not_finished=frozenset(("not_finished",)),
-        **_PARAMETERS | {"seed": "parameters.random_seed"},
+        **_WATSONX_PARAMETERS,
     ),
     # https://cloud.ibm.com/apidocs/watsonx-ai#text-embeddings, #text-rerank
     Paths(
