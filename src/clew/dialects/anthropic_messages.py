@@ -36,6 +36,7 @@ class _Entry(Struct, gc=False):
 
 
 class _Block(Struct, gc=False):
+    type: str | None = None
     tool_use_id: str | None = None
 
 
@@ -104,7 +105,14 @@ def _tool_result_ids(body: bytes) -> tuple[str, ...]:
         content = bytes(message.content)  # pyright: ignore[reportArgumentType]
         if content[:1] == b"[" and b'"tool_use_id"' in content:
             blocks = decode(_BLOCKS, content) or []
-            ids.extend([block.tool_use_id for block in blocks if block.tool_use_id])
+            # The provider's own tools have results of other types.
+            ids.extend(
+                [
+                    block.tool_use_id
+                    for block in blocks
+                    if block.type == "tool_result" and block.tool_use_id
+                ]
+            )
     return tuple(ids)
 
 

@@ -1,0 +1,558 @@
+"""Every recorded exchange through its dialect: each fact as the wire says it, under our rules.
+
+The expected facts are worked out here, from the recordings' own expected values and the providers'
+documented rules, without the dialects' code.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+
+from clew import _guard
+from clew.dialects import recognise
+from clew.facts import NO_RESPONSE, RequestFacts, ResponseFacts, Usage
+from clew.typing import Route
+
+CORPUS = Path(os.environ.get("CLEW_CORPUS", Path(__file__).parents[2] / "../shared/corpus"))
+
+WORDS = {
+    "stop": "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "STOP_SEQUENCE": "stop",
+    "STOP": "stop",
+    "COMPLETE": "stop",
+    "FINISH": "stop",
+    "eos": "stop",
+    "eos_token": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "maximum_tokens": "length",
+    "tool_calls": "tool_call",
+    "tool_use": "tool_call",
+    "function_call": "tool_call",
+    "TOOL_CALL": "tool_call",
+    "SAFETY": "content_filter",
+    "guardrail_intervened": "content_filter",
+}
+"""The providers' words in the recordings, in the convention's."""
+
+PROVIDERS = {
+    "google_gemini": "gcp.gemini",
+    "google_vertex": "gcp.vertex_ai",
+    "aws_bedrock": "aws.bedrock",
+    "aws_bedrock_mantle": "aws.bedrock",
+    "aws_sagemaker": "aws.sagemaker",
+    "azure_openai": "azure.ai.openai",
+    "mistral": "mistral_ai",
+    "xai": "x_ai",
+    "watsonx": "ibm.watsonx.ai",
+    "litellm_proxy": None,
+}
+"""Providers' names in the recordings that are not ours."""
+
+
+class Recorded(NamedTuple):
+    """One exchange and what is expected of it."""
+
+    name: str
+    provider: str
+    api: str
+    request: dict[str, Any]
+    response: dict[str, Any]
+    expected: dict[str, Any]
+
+
+def recorded() -> Iterator[Recorded]:
+    """Return all exchanges, in order."""
+    for path in sorted(CORPUS.glob("*/*.json")):
+        content = json.loads(path.read_text())
+        pairs = zip(content["exchanges"], content["expected_each"], strict=True)
+        for position, (exchange, expected) in enumerate(pairs):
+            yield Recorded(
+                f"{content['id']}[{position}]",
+                content["provider"],
+                content["api"],
+                exchange["request"],
+                exchange["response"],
+                expected,
+            )
+
+
+EXCHANGES = list(recorded())
+
+
+@pytest.fixture(autouse=True)
+def _corpus() -> None:
+    if not EXCHANGES:
+        message = f"no recordings under {CORPUS}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+
+
+# --- what the recordings say, under our rules ----------------------------------------------------
+
+
+def parts(usage: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Return the first of these objects that there is."""
+    return next((usage[name] for name in names if usage.get(name)), {})
+
+
+def first(*values: Any) -> Any:
+    """Return the first value that is not None."""
+    return next((value for value in values if value is not None), None)
+
+
+def tokens_of(details: list[dict[str, Any]] | None, modality: str) -> int | None:
+    """Return what a list by modality says about one."""
+    found = [
+        first(entry.get("tokenCount"), entry.get("tokens"))
+        for entry in details or ()
+        if entry["modality"].upper() == modality
+    ]
+    return sum(found) if found else None
+
+
+def openai_usage(usage: dict[str, Any], provider: str | None) -> Usage:
+    """The OpenAI shape: cached tokens inside the prompt, reasoning inside the completion."""
+    given = parts(
+        usage,
+        "prompt_tokens_details",
+        "input_tokens_details",
+        "input_token_details",
+        "prompt_token_details",
+    )
+    made = parts(
+        usage, "completion_tokens_details", "output_tokens_details", "completion_token_details"
+    )
+    prompt = first(usage.get("prompt_tokens"), usage.get("input_tokens"))
+    completion = first(usage.get("completion_tokens"), usage.get("output_tokens"))
+    reasoning, total = made.get("reasoning_tokens"), usage.get("total_tokens")
+    if prompt is None and completion is None:
+        prompt = total  # vectors and ranks: all is input
+    if provider == "gcp.gemini":  # thoughts show in the total only
+        reasoning = total - prompt - completion or None
+        completion = total - prompt
+    cost = usage.get("cost")
+    if isinstance(cost, dict):
+        cost = cost["total_cost"]
+    if "cost_in_usd_ticks" in usage:
+        cost = usage["cost_in_usd_ticks"] / 10**10
+    tools = usage.get("server_tool_use_details") or {}
+    return Usage(
+        input_tokens=prompt,
+        output_tokens=completion,
+        cache_read_tokens=first(
+            given.get("cached_tokens"), usage.get("cached_tokens"), usage.get("num_cached_tokens")
+        ),
+        cache_write_tokens=given.get("cache_write_tokens"),
+        reasoning_tokens=reasoning,
+        input_audio_tokens=given.get("audio_tokens"),
+        output_audio_tokens=made.get("audio_tokens"),
+        input_image_tokens=given.get("image_tokens"),
+        output_image_tokens=made.get("image_tokens"),
+        web_searches=tools.get("web_search_requests"),
+        cost_usd=cost,
+        mismatch=total is not None and total != (prompt or 0) + (completion or 0),
+    )
+
+
+def anthropic_usage(usage: dict[str, Any]) -> Usage:
+    """Anthropic: cache reads and writes come on top of the input."""
+    read, written = usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens")
+    return Usage(
+        input_tokens=usage["input_tokens"] + (read or 0) + (written or 0),
+        output_tokens=usage["output_tokens"],
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        cache_write_1h_tokens=(usage.get("cache_creation") or {}).get("ephemeral_1h_input_tokens"),
+        reasoning_tokens=(usage.get("output_tokens_details") or {}).get("thinking_tokens"),
+        web_searches=(usage.get("server_tool_use") or {}).get("web_search_requests"),
+    )
+
+
+def gemini_usage(usage: dict[str, Any]) -> Usage:
+    """Gemini: tool-use prompts are input, thoughts are output, cached content is in the prompt."""
+    prompt = [usage.get("promptTokenCount"), usage.get("toolUsePromptTokenCount")]
+    made = [usage.get("candidatesTokenCount"), usage.get("thoughtsTokenCount")]
+    total = usage.get("totalTokenCount")
+    input_tokens = sum(filter(None, prompt)) if any(p is not None for p in prompt) else None
+    output_tokens = sum(filter(None, made)) if any(m is not None for m in made) else None
+    if input_tokens is output_tokens is None:
+        input_tokens = total
+    given = usage.get("promptTokensDetails") or usage.get("promptTokenDetails") or []
+    given = given + (usage.get("toolUsePromptTokensDetails") or [])
+    known = None not in (input_tokens, output_tokens, total)
+    return Usage(
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cache_read_tokens=usage.get("cachedContentTokenCount"),
+        reasoning_tokens=usage.get("thoughtsTokenCount"),
+        input_audio_tokens=tokens_of(given, "AUDIO"),
+        input_image_tokens=tokens_of(given, "IMAGE"),
+        output_audio_tokens=tokens_of(usage.get("candidatesTokensDetails"), "AUDIO"),
+        output_image_tokens=tokens_of(usage.get("candidatesTokensDetails"), "IMAGE"),
+        cache_read_audio_tokens=tokens_of(usage.get("cacheTokensDetails"), "AUDIO"),
+        mismatch=known and input_tokens + output_tokens != total,
+    )
+
+
+def interactions_usage(usage: dict[str, Any]) -> Usage:
+    """Gemini's interactions: the same rules under other names."""
+    input_tokens = usage["total_input_tokens"] + usage["total_tool_use_tokens"]
+    output_tokens = usage["total_output_tokens"] + usage["total_thought_tokens"]
+    assert input_tokens + output_tokens == usage["total_tokens"]
+    return Usage(
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cache_read_tokens=usage["total_cached_tokens"],
+        reasoning_tokens=usage["total_thought_tokens"],
+        input_image_tokens=tokens_of(usage["input_tokens_by_modality"], "IMAGE"),
+    )
+
+
+def converse_usage(usage: dict[str, Any]) -> Usage:
+    """Bedrock Converse and Nova: cache reads and writes come on top of the input."""
+    read = first(usage.get("cacheReadInputTokens"), usage.get("cacheReadInputTokenCount"))
+    written = first(usage.get("cacheWriteInputTokens"), usage.get("cacheWriteInputTokenCount"))
+    input_tokens = usage["inputTokens"] + (read or 0) + (written or 0)
+    output_tokens, total = usage.get("outputTokens"), usage.get("totalTokens")
+    return Usage(
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        mismatch=None not in (total, output_tokens) and input_tokens + output_tokens != total,
+    )
+
+
+PLAIN_COUNTS = (
+    ("prompt_eval_count", "eval_count"),
+    ("input_token_count", "generated_token_count"),
+    ("num_tokens_prompt_total", "num_tokens_generated"),
+    ("inputTextTokenCount", "totalOutputTextTokenCount"),
+    ("", "generated_tokens"),
+)
+
+
+def usage_of(usage: dict[str, Any] | None, provider: str | None) -> Usage | None:
+    """Return the usage that is expected for what was reported."""
+    if usage is None:
+        return None
+    if "billed_units" in usage:  # Cohere bills these
+        billed = usage["billed_units"]
+        if "input_tokens" not in billed:
+            return None  # a rerank is billed by searches
+        return Usage(
+            input_tokens=billed["input_tokens"],
+            output_tokens=billed["output_tokens"],
+            cache_read_tokens=usage.get("cached_tokens"),
+            reasoning_tokens=(usage.get("tokens") or {}).get("reasoning_tokens"),
+        )
+    for given, made in PLAIN_COUNTS:
+        if given in usage or made in usage:
+            counts = (usage.get(given), usage.get(made))
+            return Usage(
+                input_tokens=None if counts[0] is None else int(counts[0]),
+                output_tokens=None if counts[1] is None else int(counts[1]),
+            )
+    if "total_input_tokens" in usage:
+        return interactions_usage(usage)
+    if "inputTokens" in usage:
+        return converse_usage(usage)
+    if any(key.endswith("TokenCount") for key in usage):
+        return gemini_usage(usage)
+    if "input_tokens" in usage and "total_tokens" not in usage:
+        return anthropic_usage(usage)
+    return openai_usage(usage, provider)
+
+
+def outer_counts(expected: dict[str, Any]) -> dict[str, int | None]:
+    """Bedrock's counts outside the body: in headers, or in the metrics of the last chunk."""
+    headers = expected.get("usage_headers") or {}
+    metrics = expected.get("usage_invocation_metrics") or {}
+    counts = {
+        "read": ("cache-read-input", "cacheReadInputTokenCount"),
+        "written": ("cache-write-input", "cacheWriteInputTokenCount"),
+        "input": ("input", "inputTokenCount"),
+        "output": ("output", "outputTokenCount"),
+    }
+    found = {
+        name: first(headers.get(f"x-amzn-bedrock-{header}-token-count"), metrics.get(metric))
+        for name, (header, metric) in counts.items()
+    }
+    return {name: None if value is None else int(value) for name, value in found.items()}
+
+
+def expected_usage(exchange: Recorded) -> Usage | None:
+    """Return the usage that is expected, gaps filled from outside the body where there is that."""
+    expected = exchange.expected
+    provider = PROVIDERS.get(exchange.provider, exchange.provider)
+    usage = usage_of(expected["usage"], provider)
+    outer = outer_counts(expected)
+    if outer["input"] is None or (
+        usage is not None and None not in (usage.input_tokens, usage.output_tokens)
+    ):
+        return usage
+    whole = outer["input"] + (outer["read"] or 0) + (outer["written"] or 0)
+    usage = usage or Usage()
+    return Usage(
+        input_tokens=first(usage.input_tokens, whole),
+        output_tokens=first(usage.output_tokens, outer["output"]),
+        cache_read_tokens=first(usage.cache_read_tokens, outer["read"]),
+        cache_write_tokens=first(usage.cache_write_tokens, outer["written"]),
+    )
+
+
+def expected_reasons(exchange: Recorded) -> tuple[list[str | None], list[str | None]]:
+    """Return the finish reasons in the provider's words and in the convention's."""
+    expected = exchange.expected
+    if expected.get("response_status") is not None:
+        status, calls = expected["response_status"], expected["tool_calls"]
+        derived = {
+            "completed": "tool_call" if calls else "stop",
+            "incomplete": "length",
+            "failed": "error",
+        }.get(status)
+        return [], [] if derived is None else [derived]
+    words = [word or None for word in expected["finish_reasons"] or ()]
+    return words, [None if word is None else WORDS[word] for word in words]
+
+
+def expected_facts(exchange: Recorded) -> dict[str, Any]:
+    """Return everything that is expected of an exchange."""
+    expected = exchange.expected
+    error = expected["error"]
+    raw, mapped = expected_reasons(exchange)
+    return {
+        "operation": expected["operation"],
+        "provider": PROVIDERS.get(exchange.provider, exchange.provider),
+        "request_model": expected["request_model"],
+        "stream": expected["stream"],
+        "response_model": expected["response_model"],
+        "response_id": expected["response_id"],
+        "finish_reasons_raw": raw,
+        "finish_reasons": mapped,
+        "tool_calls": [(call["id"], call["name"]) for call in expected["tool_calls"]],
+        "error": error and (error["type"], None if error["code"] is None else str(error["code"])),
+        "usage": expected_usage(exchange),
+        "complete": expected.get("stream_complete", True),
+    }
+
+
+# --- what the dialects say -----------------------------------------------------------------------
+
+
+def route_of(exchange: Recorded) -> Route:
+    """Recognise the exchange's request."""
+    address = urlsplit(exchange.request["url"])
+    route = recognise(exchange.request["method"], address.netloc, address.path)
+    assert route is not None
+    return route
+
+
+def is_streamed(exchange: Recorded) -> bool:
+    """Tell whether the answer came as a stream."""
+    if exchange.response["status"] >= 400:
+        return False
+    return "body" not in exchange.response or exchange.api == "stream_generate_content"
+
+
+def wire_bytes(exchange: Recorded) -> bytes:
+    """Return the response body as it came."""
+    response = exchange.response
+    if "base64" in response:
+        return base64.b64decode(response["base64"])
+    if "text" in response:
+        return response["text"].encode()
+    return json.dumps(response["body"], ensure_ascii=False).encode()
+
+
+def headers_of(exchange: Recorded) -> dict[str, str]:
+    """Return the response's headers by lower-case name."""
+    return {name.lower(): value for name, value in exchange.response["headers"].items()}
+
+
+def streamed(route: Route, exchange: Recorded, pieces: list[bytes]) -> tuple[Any, ...]:
+    """Read a stream in pieces; return the facts, the count of events and whether it started."""
+    reader = route.dialect.stream(route, headers_of(exchange).get("content-type", ""))
+    for piece in pieces:
+        reader.feed(piece)
+    return reader.result(), reader.chunks, reader.started
+
+
+def read(exchange: Recorded) -> tuple[Route, RequestFacts, ResponseFacts]:
+    """Read an exchange with its dialect."""
+    route = route_of(exchange)
+    request = route.dialect.request(json.dumps(exchange.request["body"]).encode(), route)
+    body = wire_bytes(exchange)
+    if is_streamed(exchange):
+        response = streamed(route, exchange, [body])[0]
+    else:
+        status = exchange.response["status"]
+        response = route.dialect.response(body, status, route, headers_of(exchange))
+    return route, request, response
+
+
+def actual_facts(exchange: Recorded) -> dict[str, Any]:
+    """Return what the dialect says of an exchange."""
+    route, request, response = read(exchange)
+    raw = list(response.finish_reasons_raw)
+    error = response.error
+    return {
+        "operation": request.operation or route.operation,
+        "provider": route.provider,
+        "request_model": request.model,
+        "stream": request.stream,
+        "response_model": response.model,
+        "response_id": response.id,
+        "finish_reasons_raw": raw,
+        "finish_reasons": list(response.finish_reasons),
+        "tool_calls": [(call.id, call.name) for call in response.tool_calls],
+        "error": None if error is None else (error.type, error.code),
+        "usage": response.usage,
+        "complete": response.complete,
+    }
+
+
+OTHERWISE: dict[str, dict[str, Any]] = {
+    # Grok on Azure's model inference path: the convention has a name of its own for that API.
+    **{
+        exchange.name: {"provider": "azure.ai.inference"}
+        for exchange in EXCHANGES
+        if "/models/chat/completions" in exchange.request["url"]
+    },
+}
+"""Facts that differ from the recordings on purpose, with the reason."""
+
+
+def test_every_exchange_reads_as_the_wire_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """Models, ids, finish reasons, tool calls, token counts and errors of every exchange."""
+    wrong: list[str] = []
+    for exchange in EXCHANGES:
+        expected = expected_facts(exchange) | OTHERWISE.get(exchange.name, {})
+        actual = actual_facts(exchange)
+        differences = {
+            fact: {"expected": expected[fact], "actual": actual[fact]}
+            for fact in expected
+            if expected[fact] != actual[fact]
+        }
+        if differences:
+            wrong.append(f"{exchange.name}: {differences}")
+    with capsys.disabled():
+        print(f"\n{len(EXCHANGES) - len(wrong)} of {len(EXCHANGES)} recorded exchanges exact")
+    assert wrong == []
+    assert dict(_guard.failures) == {}
+
+
+def test_a_stream_reads_the_same_however_it_is_cut() -> None:
+    """Whole, byte by byte, event by event and cut at random: the same facts and counts."""
+    cut = random.Random(7)  # noqa: S311 - not for secrets
+    seen = Counter[str]()
+    for exchange in EXCHANGES:
+        if not is_streamed(exchange):
+            continue
+        route, body = route_of(exchange), wire_bytes(exchange)
+        whole = streamed(route, exchange, [body])
+        for pieces in (
+            [body[position : position + 1] for position in range(len(body))],
+            body.splitlines(keepends=True),
+            list(random_pieces(body, cut)),
+            list(random_pieces(body, cut)),
+        ):
+            assert streamed(route, exchange, pieces) == whole, exchange.name
+        seen[route.dialect.name] += 1
+    assert seen.total() > 80
+    assert len(seen) >= 12
+
+
+def random_pieces(body: bytes, cut: random.Random) -> Iterator[bytes]:
+    """Cut a body at random places."""
+    position = 0
+    while position < len(body):
+        size = cut.choice((1, 2, 3, 17, 200, 1000, 5000))
+        yield body[position : position + size]
+        position += size
+
+
+def test_a_stream_cut_off_is_incomplete_and_says_what_it_said() -> None:
+    """At any place: nothing raises, and ids, models and tool calls are a beginning of the whole."""
+    cut = random.Random(11)  # noqa: S311
+    for exchange in EXCHANGES:
+        if not is_streamed(exchange) or exchange.expected["error"]:
+            continue
+        route, body = route_of(exchange), wire_bytes(exchange)
+        whole = streamed(route, exchange, [body])[0]
+        for _ in range(5):
+            facts = streamed(route, exchange, [body[: cut.randrange(len(body) // 2)]])[0]
+            assert facts.model in (None, whole.model), exchange.name
+            known = [call.name for call in whole.tool_calls]
+            assert [call.name for call in facts.tool_calls] == known[: len(facts.tool_calls)]
+    assert dict(_guard.failures) == {}
+
+
+def test_no_body_at_all_is_no_facts() -> None:
+    """An answer of which nothing came."""
+    for exchange in EXCHANGES:
+        route = route_of(exchange)
+        if route.operation in ("chat", "generate_content") and is_streamed(exchange):
+            facts, chunks, started = streamed(route, exchange, [])
+            assert (facts, chunks, started) == (NO_RESPONSE, 0, False), exchange.name
+
+
+def test_requests_say_what_they_offer_and_answer() -> None:
+    """Tools offered and tool results sent, for every request that has them in the known places."""
+    offered = answered = 0
+    for exchange in EXCHANGES:
+        body = exchange.request["body"]
+        if not isinstance(body, dict) or exchange.api.endswith("predictions"):
+            continue
+        route = route_of(exchange)
+        facts = route.dialect.request(json.dumps(body).encode(), route)
+        names = [name for tool in body.get("tools") or () if (name := tool_name(tool))]
+        if names:
+            assert list(facts.tools or ()) == names, exchange.name
+            offered += 1
+        results = tool_results(body)
+        assert list(facts.tool_result_ids) == results, exchange.name
+        answered += bool(results)
+    assert offered > 60
+    assert answered > 40
+
+
+def tool_name(tool: dict[str, Any]) -> str | None:
+    """Return a tool's name where it has one of the simple shapes."""
+    function = tool.get("function")
+    if isinstance(function, dict):
+        return function["name"]
+    return tool.get("name") or tool.get("type")
+
+
+def tool_results(value: Any) -> list[str]:
+    """Return the ids of all tool results anywhere in a request, in order."""
+    if isinstance(value, list):
+        return [found for entry in value for found in tool_results(entry)]
+    if not isinstance(value, dict):
+        return []
+    if value.get("role") == "tool" and value.get("tool_call_id"):
+        return [value["tool_call_id"]]
+    if value.get("type") == "tool_result":
+        return [value["tool_use_id"]]
+    if str(value.get("type")).endswith("_call_output"):
+        return [value["call_id"]]
+    if "toolResult" in value:
+        return [value["toolResult"]["toolUseId"]]
+    if "functionResponse" in value and value["functionResponse"].get("id"):
+        return [value["functionResponse"]["id"]]
+    return [found for entry in value.values() for found in tool_results(entry)]
