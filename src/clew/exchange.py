@@ -8,27 +8,26 @@ from __future__ import annotations
 
 import contextvars
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import Context
 
+from clew import semconv
 from clew._guard import guard
 from clew.dialects import recognise
 from clew.facts import RequestFacts
 from clew.pipeline.runtime import Runtime
 from clew.rounds import Ending, Round
-from clew.spans import is_cancellation
+from clew.rules import OTHER
+from clew.spans import allowed, is_cancellation
 from clew.typing import Route
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 TRACE_HEADERS = frozenset({"traceparent", "tracestate", "baggage"})
 _STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/vnd.amazon.eventstream")
-_ROUTES_KEPT = 4096
+_TARGETS_KEPT = 4096
 
 _EXCHANGE = otel_context.create_key("clew-exchange")
 # The key by which OpenTelemetry's HTTP instrumentations are told to stand aside; it is not public.
@@ -36,31 +35,52 @@ _SUPPRESS_HTTP: str = getattr(
     otel_context, "_SUPPRESS_HTTP_INSTRUMENTATION_KEY", "suppress_http_instrumentation"
 )
 
-_YES = True
-
-_routes: dict[tuple[str, str, str], Route | None] = {}
+_targets: dict[tuple[str, str, str, int | None, str], Target | None] = {}
 _call: contextvars.ContextVar[LogicalCall | None] = contextvars.ContextVar(
     "clew_logical_call", default=None
 )
 
 
-def route_of(runtime: Runtime, method: str, host: str, path: str) -> Route | None:
-    """Recognise a model call; remembered per method, host (with port) and path."""
-    key = (method, host, path)
+class Target(NamedTuple):
+    """Where a recognised request goes, remembered for the next request of its kind."""
+
+    route: Route
+    born: Mapping[str, Any]
+    """Attributes that a round of this target has from birth; they have obeyed their rules."""
+    propagates: bool
+    """Whether trace headers may go there."""
+
+
+def target_of(
+    runtime: Runtime, method: str, scheme: str, host: str, port: int | None, path: str
+) -> Target | None:
+    """Recognise a model call by method, host and path."""
+    key = (method, scheme, host, port, path)
     try:
-        return _routes[key]
+        return _targets[key]
     except KeyError:
         pass
-    route = recognise(method, host, path, hosts=runtime.settings.provider_hosts)
-    if len(_routes) >= _ROUTES_KEPT:
-        _routes.clear()
-    _routes[key] = route
-    return route
+    where = host if port is None else f"{host}:{port}"
+    settings = runtime.settings
+    route = recognise(method, where, path, hosts=settings.provider_hosts)
+    found: Target | None = None
+    if route is not None:
+        born = {
+            semconv.OPERATION: route.operation,
+            semconv.PROVIDER: route.provider or OTHER,
+            semconv.SERVER_ADDRESS: host,
+            semconv.SERVER_PORT: port or {"https": 443, "http": 80}.get(scheme),
+        }
+        found = Target(route, allowed(born), host in settings.propagate_to)
+    if len(_targets) >= _TARGETS_KEPT:
+        _targets.clear()
+    _targets[key] = found
+    return found
 
 
-def forget_routes() -> None:
+def forget_targets() -> None:
     """Forget what was recognised (the operator's hosts may be others now)."""
-    _routes.clear()
+    _targets.clear()
 
 
 class LogicalCall:
@@ -104,14 +124,20 @@ class LogicalCall:
 class Exchange:
     """One request of a recognised model call, and its response."""
 
-    __slots__ = ("call", "guarded_request", "round", "route", "runtime", "started")
+    __slots__ = ("call", "request", "round", "route", "runtime", "started", "target")
 
     def __init__(
-        self, runtime: Runtime, route: Route, request: Any, call: LogicalCall | None, round_: Round
+        self,
+        runtime: Runtime,
+        target: Target,
+        request: Any,
+        call: LogicalCall | None,
+        round_: Round,
     ) -> None:
         self.runtime = runtime
-        self.route = route
-        self.guarded_request = request
+        self.target = target
+        self.route = target.route
+        self.request = request
         self.call = call
         self.round = round_
         self.started = time.perf_counter_ns()
@@ -119,8 +145,8 @@ class Exchange:
     def context(self) -> Context:
         """Return the context for the sending: the round is current, HTTP spans are suppressed."""
         inner = trace.set_span_in_context(self.round.span)
-        inner = otel_context.set_value(_EXCHANGE, self, inner)
-        return otel_context.set_value(_SUPPRESS_HTTP, _YES, inner)
+        # One copy more would be made by each `set_value`.
+        return Context({**inner, _EXCHANGE: self, _SUPPRESS_HTTP: True})
 
     def raised(self, error: BaseException) -> None:
         """The sending raised."""
@@ -166,54 +192,38 @@ def _interrupted(error: BaseException) -> str | None:
 
 
 def begin(
-    runtime: Runtime,
-    request: Any,
-    *,
-    method: str,
-    url: tuple[str, str, int | None, str],
-    body: Callable[[], bytes | None],
+    runtime: Runtime, request: Any, target: Target, body: bytes | None, retry_count: str | None
 ) -> Exchange | None:
-    """Begin an exchange when a request is a model call that no outer tap has begun already.
+    """Begin an exchange for a model call, unless an outer tap has begun it already.
 
     Args:
         runtime: the runtime.
         request: the client library's request object, for identity only.
-        method: the HTTP method.
-        url: scheme, host, port (None for the scheme's own) and path with query.
-        body: returns the request body, or None when it is not in memory.
+        target: where it goes.
+        body: the request body, or None when it is not in memory.
+        retry_count: what the SDK says of how often it has tried before.
     """
-    scheme, host, port, target = url
-    path = target.partition("?")[0]
-    route = route_of(runtime, method, host if port is None else f"{host}:{port}", path)
-    if route is None:
-        return None
     active = otel_context.get_value(_EXCHANGE)
-    if isinstance(active, Exchange) and active.guarded_request is request:
+    if isinstance(active, Exchange) and active.request is request:
         return None
     call = _call.get()
     round_ = call.next_attempt() if call is not None else None
     if round_ is None:
-        data = body()
-        facts = route.dialect.request(data, route) if data else RequestFacts()
-        round_ = Round(route, facts, grouped=call is not None, resend=0)
-        if port is None:
-            port = {"https": 443, "http": 80}.get(scheme)
-        round_.open(runtime, host, port, len(data) if data else 0)
+        route = target.route
+        facts = route.dialect.request(body, route) if body else RequestFacts()
+        resend = int(retry_count) if call is None and retry_count and retry_count.isdigit() else 0
+        round_ = Round(route, facts, grouped=call is not None, resend=resend)
+        round_.open(runtime, target.born, len(body) if body else 0)
         if call is not None:
             call.round = round_
     round_.attempts += 1
-    return Exchange(runtime, route, request, call, round_)
+    return Exchange(runtime, target, request, call, round_)
 
 
 def active_exchange() -> Exchange | None:
     """Return the exchange whose request is being sent here."""
     active = otel_context.get_value(_EXCHANGE)
     return active if isinstance(active, Exchange) else None
-
-
-def may_propagate(runtime: Runtime, host: str) -> bool:
-    """Tell whether trace headers may go to a host."""
-    return host in runtime.settings.propagate_to
 
 
 def content_type_of(headers: Mapping[str, str]) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
 from opentelemetry import trace
-from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN, SpanKind
 
 from clew import context, semconv
@@ -20,6 +20,7 @@ from clew.spans import Node, error_type, is_cancellation
 from clew.tools import REGISTERED
 from clew.typing import Route
 
+_MODEL = semconv.RULES[semconv.REQUEST_MODEL]
 UNKNOWN_COST = Cost(status="unknown")
 
 
@@ -58,7 +59,6 @@ class Round(Node):
     """One model call. Opened by a tap, finished by it exactly once."""
 
     __slots__ = (
-        "_attributes",
         "attempts",
         "counted",
         "grouped",
@@ -79,47 +79,47 @@ class Round(Node):
         self.wait_ns = 0
         self.number: int | None = None
         self.counted = route.operation in ROUND_OPERATIONS
-        self._attributes: dict[str, Any] = {}
 
-    def open(self, runtime: Runtime, host: str, port: int | None, request_bytes: int) -> None:
-        """Start the span, under whatever span is current."""
+    def open(self, runtime: Runtime, born: Mapping[str, Any], request_bytes: int) -> None:
+        """Start the span, under whatever span is current.
+
+        Args:
+            runtime: the runtime.
+            born: attributes that the target of the request gives; they have obeyed their rules.
+            request_bytes: size of the request body.
+        """
         try:
-            self._open(runtime, host, port, request_bytes)
+            self._open(runtime, born, request_bytes)
         except Exception:
             record_failure("start a round")
 
-    def _open(self, runtime: Runtime, host: str, port: int | None, request_bytes: int) -> None:
+    def _open(self, runtime: Runtime, born: Mapping[str, Any], request_bytes: int) -> None:
         node = self.parent_node = context.current_node()
         agent = self.agent = node.agent if node is not None else None
         request, route = self.request, self.route
-        model = semconv.RULES[semconv.REQUEST_MODEL].apply(request.model or route.model)
-        if request.model is not None and model is DROPPED:
-            model = OTHER
-        born: dict[str, Any] = {
-            semconv.OPERATION: route.operation,
-            semconv.PROVIDER: route.provider or OTHER,
-            semconv.SERVER_ADDRESS: host,
-        }
-        if model is not DROPPED:
-            born[semconv.REQUEST_MODEL] = model
-        if port is not None:
-            born[semconv.SERVER_PORT] = port
-        if agent is not None and self.counted:
-            number = self.number = born[semconv.ROUND] = agent.next_round()
-            agent.segment.count(rounds=1, rounds_without_usage=1)
-            agent.learn(number, ())
+        attributes = {**born, semconv.REQUEST_BYTES: request_bytes}
+        name = route.operation
+        model = request.model or route.model
+        if model is not None:
+            model = _MODEL.apply(model)
+            if model is DROPPED:
+                model = OTHER
+            attributes[semconv.REQUEST_MODEL] = model
+            name = f"{name} {model}"
+        if agent is not None:
+            if self.counted:
+                self.seq, self.number = agent.segment.next_round(agent)
+                attributes[semconv.ROUND] = self.number
+            else:
+                self.seq = agent.segment.next_seq()
+            attributes[semconv.SEQ] = self.seq
+            attributes.update(agent.common)
             if request.tools:
                 agent.offered.update(request.tools)
-        self._attributes[semconv.REQUEST_BYTES] = request_bytes
         around = trace.get_current_span()
-        if around is not INVALID_SPAN and (node is None or around is not node.span):
+        if node is None or around is not node.span:
             runtime.folds.fold(around.get_span_context().span_id)
-        name = f"{route.operation} {model}" if model is not DROPPED else route.operation
-        self._begin(runtime, name, born, kind=SpanKind.CLIENT)
-
-    def context(self) -> Context:
-        """Return the context in which this round's span is current."""
-        return trace.set_span_in_context(self.span)
+        self._start(runtime, name, attributes, kind=SpanKind.CLIENT)
 
     def finish(self, ending: Ending) -> None:
         """End the round; only the first call counts."""
@@ -137,7 +137,7 @@ class Round(Node):
         response = ending.response
         failure = _failure(ending)
         cost = self._cost(runtime, ending)
-        attributes = self._attributes
+        attributes: dict[str, Any] = {}
         if self.span.is_recording():
             self._describe_request(attributes)
             self._describe_response(attributes, ending)
@@ -166,12 +166,14 @@ class Round(Node):
                 self.route.provider,
                 (response.model, request.model or self.route.model),
             )
-            price = runtime.prices.find_for(provider, *models)
+            tier = response.service_tier
+            price = runtime.prices.find_for(provider, *models, tier)
             if price is PENDING:
                 cost = UNKNOWN_COST
                 late = Pending(
                     provider=provider,
                     models=models,
+                    tier=tier,
                     usage=usage,
                     complete=complete,
                     segment=segment,

@@ -119,8 +119,8 @@ def _start(
     processor.runtime = started
     if own and sampling.ignores_attributes(provider.sampler):
         scope = InstrumentationScope(semconv.SCOPE, version)
-        started.light = LightSpans(provider, scope, processor.on_end)
-    exchange.forget_routes()
+        started.light = LightSpans(provider, scope, filter_.resource(resource), processor.on_end)
+    exchange.forget_targets()
     runtime.set_current(started)
     worker.start()
 

@@ -58,20 +58,25 @@ def identifier(value: Any, key: str, what: str) -> str:
 
 def allowed(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes that are set and obey their rules."""
-    rules = semconv.RULES
     kept: dict[str, Any] = {}
+    add_allowed(kept, attributes)
+    return kept
+
+
+def add_allowed(kept: dict[str, Any], attributes: Mapping[str, Any]) -> None:
+    """Add to `kept` the attributes that are set and obey their rules."""
+    rules = semconv.RULES
     for key, value in attributes.items():
         if value is not None:
             result = rules[key].apply(value)
             if result is not DROPPED:
                 kept[key] = result
-    return kept
 
 
 class Agent:
     """One agent in one segment: its name, its rounds, and the tool calls its model asked for."""
 
-    __slots__ = ("_lock", "asked", "common", "id", "offered", "rounds", "run", "segment")
+    __slots__ = ("asked", "common", "id", "offered", "rounds", "run", "segment")
 
     def __init__(self, run: Run, segment: Segment, agent_id: str, rounds: int = 0) -> None:
         self.run = run
@@ -82,13 +87,6 @@ class Agent:
         self.asked: dict[str, tuple[int, str | None]] = {}
         """Ids of tool calls that the model asked for, each with its round and tool name."""
         self.common = {**segment.common, semconv.AGENT_ID: agent_id}
-        self._lock = threading.Lock()
-
-    def next_round(self) -> int:
-        """Number the next round."""
-        with self._lock:
-            self.rounds += 1
-            return self.rounds
 
     def learn(self, number: int | None, calls: Sequence[ToolCall]) -> None:
         """Remember the tool calls that a round asked for."""
@@ -139,32 +137,40 @@ class Node:
         parent: Context | None = None,
         links: Sequence[Link] = (),
     ) -> None:
+        """Start the span, with the attributes that obey their rules and the identity."""
+        attributes = allowed(attributes)
         agent = self.agent
+        if agent is not None:
+            self.seq = agent.segment.next_seq()
+            attributes.update(agent.common)
+            attributes[semconv.SEQ] = self.seq
+        self._start(runtime, name, attributes, kind=kind, parent=parent, links=links)
+
+    def _start(
+        self,
+        runtime: Runtime,
+        name: str,
+        attributes: dict[str, Any],
+        *,
+        kind: SpanKind,
+        parent: Context | None = None,
+        links: Sequence[Link] = (),
+    ) -> None:
         self.runtime = runtime
         if runtime.unsettled:
             runtime.settle()
         self.start_ns = time.time_ns()
         self._perf = time.perf_counter_ns()
-        if agent is not None:
-            self.seq = agent.segment.next_seq()
-            attributes = {**attributes, **agent.common, semconv.SEQ: self.seq}
         try:
             light = runtime.light
             if light is not None and light.alone():
-                self.span = light.start(
-                    name,
-                    parent=parent,
-                    kind=kind,
-                    attributes=attributes,
-                    links=links,
-                    start_time=self.start_ns,
-                )
+                self.span = light.start(name, parent, kind, attributes, links, self.start_ns)
             else:
                 self.span = runtime.tracer.start_span(
                     name,
                     context=parent,
                     kind=kind,
-                    attributes=allowed(attributes),
+                    attributes=attributes,
                     links=links,
                     start_time=self.start_ns,
                 )
@@ -194,11 +200,12 @@ class Node:
             attributes[semconv.DECISIONS] = self.decisions
             attributes[semconv.DENIALS] = self.denials
         try:
-            if span.is_recording():
-                if isinstance(span, LightSpan):
-                    span.raw_attributes().update(attributes)
-                else:
-                    span.set_attributes(allowed(attributes))
+            if isinstance(span, LightSpan):
+                add_allowed(span.raw_attributes(), attributes)
+                if failed:
+                    span.fail()
+            elif span.is_recording():
+                span.set_attributes(allowed(attributes))
                 if failed:
                     span.set_status(StatusCode.ERROR)
             span.end(end_ns or self.now_ns())

@@ -93,6 +93,18 @@ class Filter:
             instrumentation_scope=self._scope(span.instrumentation_scope),
         )
 
+    def trusts_ours(self) -> bool:
+        """Tell whether the list lets pass all that our own spans carry, by the same rules.
+
+        Our values have obeyed the rules when they were set, so they need no second look then.
+        """
+        listed = self._list.spans
+        return all(listed.get(key) is rule for key, rule in semconv.RULES.items())
+
+    def resource(self, resource: Resource) -> Resource:
+        """Return the copy of a resource that may leave."""
+        return self._resource(resource)
+
     def _name(self, name: str, kept: Mapping[str, Any], dropped: Counter[str]) -> str:
         """Keep the leading identifier, and further words that a kept attribute vouches for."""
         words = name.split(" ") if isinstance(name, str) else []

@@ -21,19 +21,21 @@ _KEPT = 10_000
 class Pending:
     """A round whose price is not known yet."""
 
-    __slots__ = ("complete", "cost", "models", "provider", "segment", "usage")
+    __slots__ = ("complete", "cost", "models", "provider", "segment", "tier", "usage")
 
     def __init__(
         self,
         *,
         provider: str | None,
         models: tuple[str | None, str | None],
+        tier: str | None,
         usage: Usage,
         complete: bool,
         segment: Segment | None,
     ) -> None:
         self.provider = provider
         self.models = models
+        self.tier = tier
         self.usage = usage
         self.complete = complete
         self.segment = segment
@@ -48,9 +50,12 @@ class LateCosts:
         self._rounds: dict[int, Pending] = {}
         self._runs: dict[int, tuple[Segment, bool]] = {}
         self._lock = threading.Lock()
+        self.waiting = False
+        """True once anything had to wait."""
 
     def add_round(self, span_id: int, pending: Pending) -> None:
         """Remember a round that ended while the prices were still loading."""
+        self.waiting = True
         if len(self._rounds) < _KEPT:
             self._rounds[span_id] = pending
 
@@ -64,7 +69,7 @@ class LateCosts:
         with self._lock:
             if pending.cost is not None:
                 return True
-            price = self._prices.find_for(pending.provider, *pending.models)
+            price = self._prices.find_for(pending.provider, *pending.models, pending.tier)
             if price is PENDING:
                 return False
             pending.cost = cost = compute(price, pending.usage, complete=pending.complete)

@@ -29,6 +29,7 @@ from opentelemetry.trace import (
 from clew.ids import RunIdGenerator, random_64
 
 _UNSET = Status(StatusCode.UNSET)
+_ERROR = Status(StatusCode.ERROR)
 _EVENTS_KEPT = 128
 _NO_PARENT = Context()
 _LOCAL = False  # no remote context
@@ -63,6 +64,8 @@ class LightSpan(ReadableSpan, trace.Span):
         self._resource = maker.resource
         self._status = _UNSET
         self._finish = maker.finish
+        self.touched = False
+        """True once somebody else wrote on this span: it then has to pass the filter."""
 
     def get_span_context(self) -> SpanContext:
         """Return the span's context."""
@@ -73,33 +76,38 @@ class LightSpan(ReadableSpan, trace.Span):
         return self._end_time is None
 
     def raw_attributes(self) -> dict[str, Any]:
-        """Return the attributes themselves, unfiltered; entries that are None count as absent."""
+        """Return the attributes themselves; write only what has obeyed its rule."""
         return self._attributes  # type: ignore[return-value]
 
     def set_attributes(self, attributes: Mapping[str, Any]) -> None:
         """Set attributes."""
         if self._end_time is None:
+            self.touched = True
             self.raw_attributes().update(attributes)
 
     def set_attribute(self, key: str, value: Any) -> None:
         """Set one attribute."""
         if self._end_time is None:
+            self.touched = True
             self.raw_attributes()[key] = value
 
     def add_event(self, name: str, attributes: Any = None, timestamp: int | None = None) -> None:
         """Add an event."""
         if self._end_time is None and len(self._events) < _EVENTS_KEPT:
+            self.touched = True
             event = Event(name, dict(attributes or {}), timestamp or time.time_ns())
             self._events = (*self._events, event)
 
     def add_link(self, context: SpanContext, attributes: Any = None) -> None:
         """Add a link."""
         if self._end_time is None and len(self._links) < _EVENTS_KEPT:
+            self.touched = True
             self._links = (*self._links, Link(context, dict(attributes or {})))
 
     def update_name(self, name: str) -> None:
         """Change the name."""
         if self._end_time is None:
+            self.touched = True
             self._name = name
 
     def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
@@ -123,6 +131,10 @@ class LightSpan(ReadableSpan, trace.Span):
             name = f"{kind.__module__}.{name}"
         self.add_event("exception", {**(attributes or {}), "exception.type": name}, timestamp)
 
+    def fail(self) -> None:
+        """Set the status to error."""
+        self._status = _ERROR
+
     def end(self, end_time: int | None = None) -> None:
         """End the span and hand it on."""
         if self._end_time is None:
@@ -136,6 +148,7 @@ class LightSpans:
     Args:
         provider: the provider; its sampler decides over root spans.
         scope: the instrumentation scope of the spans.
+        resource: the resource of the spans, as it may leave.
         finish: takes each span that has ended.
     """
 
@@ -143,9 +156,10 @@ class LightSpans:
         self,
         provider: TracerProvider,
         scope: InstrumentationScope,
+        resource: Resource,
         finish: Callable[[LightSpan], None],
     ) -> None:
-        self.resource: Resource = provider.resource
+        self.resource = resource
         self.scope = scope
         self.finish = finish
         self._sampler = provider.sampler
@@ -159,7 +173,6 @@ class LightSpans:
     def start(
         self,
         name: str,
-        *,
         parent: Context | None,
         kind: SpanKind,
         attributes: dict[str, Any],
@@ -178,7 +191,10 @@ class LightSpans:
             context, sampled = self._root(name, kind)
         if not sampled:
             return NonRecordingSpan(context)
-        return LightSpan(name, context, above, kind, attributes, links, start_time, self)
+        span = LightSpan(name, context, above, kind, attributes, links, start_time, self)
+        # A link or a trace state comes from elsewhere and has to pass the filter.
+        span.touched = bool(links) or bool(context.trace_state)
+        return span
 
     def _root(self, name: str, kind: SpanKind) -> tuple[SpanContext, bool]:
         random = self._ids.is_trace_id_random()

@@ -111,6 +111,7 @@ class Exporting:
         self.filter = filter_
         self.fanout = fanout
         self.runtime: Runtime | None = None
+        self._trusts_ours = filter_.trusts_ours()
 
     def export(self, batch: list[tuple[ReadableSpan, bool]]) -> None:
         """Export a batch; a span that cannot be copied costs only itself."""
@@ -124,14 +125,22 @@ class Exporting:
             self.fanout.export(copies)
 
     def _copy(self, span: ReadableSpan, folded: bool) -> ReadableSpan:
+        if isinstance(span, LightSpan) and self._trusts_ours and not span.touched:
+            self._add_late(span)
+            return span
         attributes = _attributes_of(span)
         if folded:
             attributes = enrich.folded(attributes)
-        elif self.runtime is not None:
+        elif self.runtime is not None and self.runtime.late.waiting:
             late = self.runtime.late.attributes(cast("SpanContext", span.context).span_id)
             if late:
                 attributes = {**attributes, **late}
         return self.filter.apply(span, attributes)
+
+    def _add_late(self, span: LightSpan) -> None:
+        runtime = self.runtime
+        if runtime is not None and runtime.late.waiting:
+            span.raw_attributes().update(runtime.late.attributes(span.get_span_context().span_id))
 
     def close(self, deadline: float) -> None:
         """Shut the exporters down."""

@@ -7,13 +7,19 @@ import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from clew import semconv
 from clew.ids import hex_64
 from clew.pipeline.totals import Totals
 
 _REMEMBERED = 4096
+
+
+class Numbering(Protocol):
+    """An agent, as far as its rounds are numbered."""
+
+    rounds: int
 
 
 class Segment:
@@ -77,6 +83,16 @@ class Segment:
             seq = self.last_seq = next(self._seq)
             self.open_seqs[seq] = None
         return seq
+
+    def next_round(self, agent: Numbering) -> tuple[int, int]:
+        """Hand out a sequence number and the agent's next round number, and count the round."""
+        with self._lock:
+            seq = self.last_seq = next(self._seq)
+            self.open_seqs[seq] = None
+            agent.rounds += 1
+            self.totals.rounds += 1
+            self.totals.rounds_without_usage += 1
+            return seq, agent.rounds
 
     def ended(self, seq: int) -> None:
         """Note that the span with this number has ended."""

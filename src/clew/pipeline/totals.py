@@ -44,10 +44,16 @@ class Totals(Struct, kw_only=True):
 
     def add_usage(self, usage: Any) -> None:
         """Add the token counts of a `Usage`; what it does not tell adds nothing."""
-        for name in _TOKENS:
-            value = getattr(usage, name)
-            if value is not None:
-                setattr(self, name, (getattr(self, name) or 0) + value)
+        if usage.input_tokens is not None:
+            self.input_tokens = (self.input_tokens or 0) + usage.input_tokens
+        if usage.output_tokens is not None:
+            self.output_tokens = (self.output_tokens or 0) + usage.output_tokens
+        if usage.cache_read_tokens is not None:
+            self.cache_read_tokens = (self.cache_read_tokens or 0) + usage.cache_read_tokens
+        if usage.cache_write_tokens is not None:
+            self.cache_write_tokens = (self.cache_write_tokens or 0) + usage.cache_write_tokens
+        if usage.reasoning_tokens is not None:
+            self.reasoning_tokens = (self.reasoning_tokens or 0) + usage.reasoning_tokens
 
     def add_cost(self, status: str, usd: float | None) -> None:
         """Add the cost of one round or call."""

@@ -6,9 +6,8 @@ headers there is told to stand aside, and what was injected all the same is take
 
 from __future__ import annotations
 
-import functools
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, cast
+from typing import Any
 
 import wrapt
 
@@ -133,40 +132,40 @@ def _begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exchange | None:
     try:
         request = args[0] if args else kwargs["request"]
         url = request.url
-        host = url.host
-        begun = exchange.begin(
-            runtime,
-            request,
-            method=request.method,
-            url=(url.scheme, host, url.port, url.raw_path.decode("ascii", "replace")),
-            body=functools.partial(_body_of, request),
-        )
-        if begun is not None and not exchange.may_propagate(runtime, host):
-            _strip(request)
+        path = url.raw_path.decode("ascii", "replace").partition("?")[0]
+        target = exchange.target_of(runtime, request.method, url.scheme, url.host, url.port, path)
+        if target is None:
+            return None
+        # A body that is streamed is not in memory, and is left alone.
+        body: bytes | None = getattr(request, "_content", None)
+        retries = _look_at_headers(request, strip=not target.propagates)
+        return exchange.begin(runtime, request, target, body, retries)
     except Exception:
         record_failure("look at a request")
         return None
-    return begun
 
 
-def _body_of(request: Any) -> bytes | None:
-    """Return a request's body if it is in memory; a body that is streamed is left alone."""
-    return cast("bytes | None", getattr(request, "_content", None))
+def _look_at_headers(request: Any, *, strip: bool) -> str | None:
+    """Take trace headers off: the trace id is the run's id and stays in the house.
 
-
-def _strip(request: Any) -> None:
-    """Take trace headers off a request: the trace id is the run's id and stays in the house."""
-    headers = request.headers
-    for name, _ in headers.raw:
-        if name.lower() in _TRACE_HEADERS:
-            del headers[name.decode("ascii")]
+    Returns:
+        What the SDK says of how often it has tried before.
+    """
+    retries: str | None = None
+    for name, value in request.headers.raw:
+        key = name.lower()
+        if key in _TRACE_HEADERS and strip:
+            del request.headers[name.decode("ascii")]
+        elif key == b"x-stainless-retry-count":
+            retries = value.decode("ascii", "replace")
+    return retries
 
 
 _TRACE_HEADERS = frozenset(name.encode() for name in exchange.TRACE_HEADERS)
 
 
 def _respond(begun: Exchange, response: Any, body_type: type[Any], *, streaming: bool) -> None:
-    with guard("look at a response"):
+    try:
         content_type = exchange.content_type_of(response.headers)
         if streaming and not hasattr(response, "_content"):
             encoding = response.headers.get("content-encoding")
@@ -174,6 +173,8 @@ def _respond(begun: Exchange, response: Any, body_type: type[Any], *, streaming:
             response.stream = body_type(response.stream, tap)
         else:
             begun.responded(response.status_code, content_type, response.content)
+    except Exception:
+        record_failure("look at a response")
 
 
 def _send(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -216,8 +217,7 @@ def _transport(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict
     if begun is not None:
         with guard("check a request's headers"):
             request = args[0] if args else kwargs["request"]
-            if not exchange.may_propagate(begun.runtime, request.url.host):
-                _strip(request)
+            _look_at_headers(request, strip=not begun.target.propagates)
     return wrapped(*args, **kwargs)
 
 
