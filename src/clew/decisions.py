@@ -86,6 +86,9 @@ class Decision(Node):
             decided = end_ns or self.now_ns()
             self._end(self._facts(runtime, decided), end_ns=decided)
             self._count()
+            if runtime.metrics is not None:
+                outcome = self.outcome or "allow"
+                runtime.metrics.decided(self.agent, self.gate, outcome, self.enforced, self.reason)
 
     def _facts(self, runtime: Runtime, decided_ns: int) -> dict[str, Any]:
         outcome = self.outcome or "allow"

@@ -62,6 +62,7 @@ class Round(Node):
         "attempts",
         "counted",
         "grouped",
+        "late",
         "number",
         "request",
         "resend",
@@ -79,6 +80,8 @@ class Round(Node):
         self.wait_ns = 0
         self.number: int | None = None
         self.counted = route.operation in ROUND_OPERATIONS
+        self.late: Pending | None = None
+        """The cost, where it is still to come."""
 
     def open(self, runtime: Runtime, born: Mapping[str, Any], request_bytes: int) -> None:
         """Start the span, under whatever span is current.
@@ -137,6 +140,8 @@ class Round(Node):
         response = ending.response
         failure = _failure(ending)
         cost = self._cost(runtime, ending)
+        if runtime.metrics is not None:
+            runtime.metrics.round_ended(self, ending, cost, failure)
         attributes: dict[str, Any] = {}
         if self.span.is_recording():
             self._describe_request(attributes)
@@ -170,7 +175,7 @@ class Round(Node):
             price = runtime.prices.find_for(provider, *models, tier)
             if price is PENDING:
                 cost = UNKNOWN_COST
-                late = Pending(
+                late = self.late = Pending(
                     provider=provider,
                     models=models,
                     tier=tier,

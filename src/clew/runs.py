@@ -151,6 +151,14 @@ class Run(Node):
             )
         )
 
+    def labels(self) -> tuple[str, str | None]:
+        """Return the agent's name, and the tenant: a nested agent has that of the outer one."""
+        tenant = self._options.get(semconv.TENANT)
+        outer = self.parent_node
+        if tenant is None and not self._root and outer is not None and outer.agent is not None:
+            return self.agent_name, outer.agent.run.labels()[1]
+        return self.agent_name, tenant
+
     # --- life ------------------------------------------------------------------------------------
 
     def begin(self) -> Context | None:
@@ -208,6 +216,8 @@ class Run(Node):
         finally:
             RunIdGenerator.reset(token)
         inner = context.with_node(self, self.span, base)
+        if runtime.metrics is not None and self.span is not INVALID_SPAN:
+            runtime.metrics.run_began(self.agent, resumed=reference is not None)
         self._mark_started(runtime, inner)
         return inner
 
@@ -264,6 +274,8 @@ class Run(Node):
             if error is not None and status == "failed":
                 values[semconv.ERROR_TYPE] = error_type(error)
             if self._root:
+                if runtime.metrics is not None:
+                    runtime.metrics.run_ended(agent, status, reason)
                 values.update(self._final_totals(runtime, agent.segment))
             self._end(values, failed=status == "failed")
             if self._root:

@@ -1,4 +1,6 @@
-"""Every attribute and metric name that Clew writes, spelled once, with its value rule.
+"""Every attribute name that Clew writes, spelled once, with its value rule.
+
+Names of metrics are in `clew.pipeline.instruments`.
 
 GenAI names come from the OpenTelemetry GenAI conventions
 (https://github.com/open-telemetry/semantic-conventions-genai), written as literals because the
@@ -172,6 +174,15 @@ DECISION_DATA_CLASS: Final = "clew.decision.data_class"
 
 PRIVACY_DROPPED: Final = "clew.privacy.dropped"
 
+# --- Labels of metrics that are no span attributes ---------------------------------------------
+TOKEN_TYPE: Final = "gen_ai.token.type"
+METRIC_TOKEN_TYPE: Final = "clew.token.type"
+ATTEMPT_OUTCOME: Final = "clew.attempt.outcome"
+BUDGET_NAME: Final = "clew.budget.name"
+BUDGET_UNIT: Final = "clew.budget.unit"
+PIPELINE_SIGNAL: Final = "clew.pipeline.signal"
+PRIVACY_RULE: Final = "clew.privacy.rule"
+
 # --- Closed sets -------------------------------------------------------------------------------
 RUN_STATUSES: Final = (
     "running",
@@ -229,6 +240,7 @@ GATES: Final = (
     "circuit",
     "capture",
 )
+BUDGET_UNITS: Final = ("usd", "tokens", "rounds", "tool_calls", "seconds")
 OPERATIONS: Final = (
     "chat",
     "generate_content",

@@ -31,6 +31,9 @@ VARIABLES: Final = (
     Variable("OTEL_BSP_MAX_QUEUE_SIZE", "queue_size", "finished spans kept in memory at the most"),
     Variable("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "batch_size", "spans in one export request"),
     Variable("OTEL_BSP_SCHEDULE_DELAY", "export_delay_ms", "milliseconds between two exports"),
+    Variable("OTEL_METRIC_EXPORT_INTERVAL", "metric_interval_ms", "the same for metrics"),
+    Variable("CLEW_METRIC_TENANTS", "metric_tenants", "tenants that may be labels of metrics"),
+    Variable("CLEW_METRIC_REASONS", "metric_reasons", "reasons that may be labels of decisions"),
     Variable("CLEW_PROVIDER_HOSTS", "provider_hosts", "`host=provider` pairs, comma-separated"),
     Variable("CLEW_PROPAGATE_TO", "propagate_to", "hosts that may see trace headers"),
     Variable("CLEW_MODEL_ALIASES", "model_aliases", "`name=model` pairs for prices"),
@@ -46,6 +49,7 @@ VARIABLES: Final = (
 """The environment variables that Clew reads itself; exporters read the OTEL_EXPORTER_* ones."""
 
 _LISTS = frozenset({"propagate_to"})
+_NAMES = frozenset({"metric_tenants", "metric_reasons"})
 _PAIRS = frozenset({"provider_hosts", "model_aliases"})
 
 
@@ -66,6 +70,15 @@ class Settings(BaseModel):
     batch_size: int = Field(default=512, ge=1)
     export_delay_ms: float = Field(default=5000, gt=0)
     """Milliseconds that a finished span waits at the most before it is exported."""
+    metric_interval_ms: float = Field(default=60_000, gt=0)
+    """Milliseconds between two exports of metrics."""
+    metric_readers: tuple[Any, ...] = ()
+    """OpenTelemetry metric readers of your own (code only); they replace those that
+    OTEL_METRICS_EXPORTER names."""
+    metric_tenants: frozenset[str] = frozenset()
+    """Tenants that are labels of metrics; with none, metrics tell no tenants apart."""
+    metric_reasons: frozenset[str] = frozenset()
+    """Reasons that are labels of `clew.decisions`; with none, there is no such label."""
     provider_hosts: Mapping[str, str] = Field(default_factory=dict)
     """`gen_ai.provider.name` by host (`host` or `host:port`), for gateways and local servers."""
     propagate_to: frozenset[str] = frozenset()
@@ -106,6 +119,8 @@ class Settings(BaseModel):
 def _parse(variable: Variable, text: str) -> Any:
     if variable.field in _LISTS:
         return frozenset(part.strip().lower() for part in text.split(",") if part.strip())
+    if variable.field in _NAMES:
+        return frozenset(part.strip() for part in text.split(",") if part.strip())
     if variable.field in _PAIRS:
         pairs: dict[str, str] = {}
         for part in filter(None, (part.strip() for part in text.split(","))):

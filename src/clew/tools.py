@@ -128,6 +128,10 @@ class ToolCall(Node):
         if failed:
             values[semconv.ERROR_TYPE] = error_type(error) if error is not None else outcome
         with guard("finish a tool call"):
+            if self.runtime is not None and self.runtime.metrics is not None:
+                name = self._name if self._name in REGISTERED else OTHER
+                spent = self.now_ns() - self.start_ns
+                self.runtime.metrics.tool_ended(self.agent, name, outcome, spent)
             self._end(values, failed=failed)
 
     def __enter__(self) -> Self:

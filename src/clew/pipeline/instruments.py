@@ -71,9 +71,7 @@ class Instrument(Struct, frozen=True, kw_only=True):
 
 
 def _counter(name: str, unit: str, description: str, *labels: str) -> Instrument:
-    return Instrument(
-        name=name, kind="counter", unit=unit, description=description, labels=labels
-    )
+    return Instrument(name=name, kind="counter", unit=unit, description=description, labels=labels)
 
 
 def _histogram(
@@ -94,9 +92,7 @@ def _other(kind: Kind, name: str, unit: str, description: str, *labels: str) -> 
 
 
 _ALL: Final = (
-    _histogram(
-        DURATION, "s", "Duration of a model call", SECONDS, *_MODEL, semconv.ERROR_TYPE
-    ),
+    _histogram(DURATION, "s", "Duration of a model call", SECONDS, *_MODEL, semconv.ERROR_TYPE),
     _histogram(FIRST_CHUNK, "s", "Time until a stream's first chunk", SECONDS, *_MODEL),
     _histogram(
         TOKEN_USAGE, "{token}", "Tokens of a model call", COUNTS, *_MODEL, semconv.TOKEN_TYPE
@@ -120,9 +116,7 @@ _ALL: Final = (
         semconv.ERROR_TYPE,
     ),
     _counter(ATTEMPTS, "{attempt}", "HTTP requests", *_CALL, semconv.ATTEMPT_OUTCOME),
-    _counter(
-        FALLBACKS, "{fallback}", "Moves to the next provider", *_AGENT, semconv.PROVIDER
-    ),
+    _counter(FALLBACKS, "{fallback}", "Moves to the next provider", *_AGENT, semconv.PROVIDER),
     _counter(
         TOKENS,
         "{token}",
@@ -132,9 +126,7 @@ _ALL: Final = (
     ),
     _counter(COST, "USD", "Known cost in US dollars", *_CALL, semconv.COST_STATUS),
     _counter(COST_UNPRICED, "{call}", "Calls with usage and without a rate", *_CALL),
-    _counter(
-        USAGE_ABSENT, "{call}", "Calls that reported no usage", *_CALL, semconv.ERROR_TYPE
-    ),
+    _counter(USAGE_ABSENT, "{call}", "Calls that reported no usage", *_CALL, semconv.ERROR_TYPE),
     _counter(
         DECISIONS,
         "{decision}",
@@ -157,12 +149,8 @@ _ALL: Final = (
     _other("gauge", BUDGET_LIMIT, "1", "Limit of a budget, in the budget's unit", *_BUDGET),
     _other("gauge", BUDGET_USED, "1", "What a budget has used, in its unit", *_BUDGET),
     _other("observable_gauge", PIPELINE_QUEUED, "{item}", "Waiting for the export", *_SIGNAL),
-    _other(
-        "observable_counter", PIPELINE_DROPPED, "{item}", "Lost to a full queue", *_SIGNAL
-    ),
-    _other(
-        "observable_counter", PIPELINE_FAILED, "{item}", "Export was not confirmed", *_SIGNAL
-    ),
+    _other("observable_counter", PIPELINE_DROPPED, "{item}", "Lost to a full queue", *_SIGNAL),
+    _other("observable_counter", PIPELINE_FAILED, "{item}", "Export was not confirmed", *_SIGNAL),
     _other(
         "observable_counter",
         PRIVACY_DROPPED,

@@ -278,9 +278,7 @@ class Metrics:
         """
         earlier = max(1, call.attempts) - 1
         if earlier:
-            self._add(
-                instruments.ATTEMPTS, earlier, {**facts, semconv.ATTEMPT_OUTCOME: "failed"}
-            )
+            self._add(instruments.ATTEMPTS, earlier, {**facts, semconv.ATTEMPT_OUTCOME: "failed"})
         last = "ok" if failure is None else "failed"
         self._add(instruments.ATTEMPTS, 1, {**facts, semconv.ATTEMPT_OUTCOME: last})
         if call.counted and (call.grouped or failure is None):
@@ -293,9 +291,7 @@ class Metrics:
                 continue
             self._add(instruments.TOKENS, tokens, {**facts, semconv.METRIC_TOKEN_TYPE: kind})
             if kind in ("input", "output"):
-                self._record(
-                    instruments.TOKEN_USAGE, tokens, {**facts, semconv.TOKEN_TYPE: kind}
-                )
+                self._record(instruments.TOKEN_USAGE, tokens, {**facts, semconv.TOKEN_TYPE: kind})
 
     def _count_cost(self, cost: Cost, facts: Labels) -> None:
         if cost.usd is not None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
     from clew.pipeline.light import LightSpans
+    from clew.pipeline.metrics import Metrics
 
 Observer = Callable[[Any], None]
 
@@ -69,6 +70,8 @@ class Runtime:
         self.observers: list[Observer] = []
         self.light: LightSpans | None = None
         """Makes our spans where the provider is Clew's own."""
+        self.metrics: Metrics | None = None
+        """Counts what happens, where somebody wants metrics."""
         self._streams: dict[int, Watched] = {}
         self._watching = False
         self.unsettled: list[tuple[int, Unsettled]] = []

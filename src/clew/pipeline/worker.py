@@ -54,6 +54,10 @@ class Worker:
         self.dropped = 0
         self._queue: deque[Any] = deque()
         self._soon: deque[Callable[[], None]] = deque()
+        self.chores: list[Callable[[], None]] = []
+        """Called on the export thread at every turn."""
+        self.last_chores: list[Callable[[], None]] = []
+        """Called there once, at the end, before the last spans are exported."""
         self._timers: list[tuple[float, int, Callable[[], None], bool]] = []
         self._timer_ids = itertools.count()
         self._timer_lock = threading.Lock()
@@ -158,10 +162,13 @@ class Worker:
                 self._now = False
                 self._drain()
                 last_export = time.monotonic()
+            self._do(self.chores)
             for done in flushes:
                 done.set()
             if stopping:
                 self._run_due(everything=True)
+                self._do(self.chores)
+                self._do(self.last_chores)
                 self._drain()
                 return
 
@@ -193,8 +200,14 @@ class Worker:
             with guard("run a timer"):
                 call()
 
+    def _do(self, chores: list[Callable[[], None]]) -> None:
+        for chore in chores:
+            with guard("do a chore"):
+                chore()
+
     def _drain(self) -> None:
         while self._queue:
+            self._do(self.chores)
             batch: list[Any] = []
             while self._queue and len(batch) < self._batch_size:
                 batch.append(self._queue.popleft())
