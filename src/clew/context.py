@@ -25,6 +25,16 @@ Token = contextvars.Token[Context]
 _NODE = otel_context.create_key("clew")
 
 
+def current() -> Context:
+    """Return the current context."""
+    return otel_context.get_current()
+
+
+def node_in(within: Context) -> Node | None:
+    """Return the innermost node of ours in a context that is at hand."""
+    return cast("Node | None", within.get(_NODE))
+
+
 def current_node(within: Context | None = None) -> Node | None:
     """Return the innermost node of ours in a context, by default the current one."""
     return cast("Node | None", otel_context.get_value(_NODE, within))

@@ -16,7 +16,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 
 from clew import semconv
-from clew._guard import guard
+from clew._guard import guard, record_failure
 from clew.dialects import recognise
 from clew.facts import RequestFacts
 from clew.pipeline.runtime import Runtime
@@ -155,24 +155,15 @@ class Exchange:
 
     def responded(self, status: int, content_type: str, body: bytes) -> None:
         """A whole response has come."""
-        with guard("read a response"):
+        try:
             route = self.route
             if status < 400 and self.streams(content_type):
-                reader = route.dialect.stream(route, content_type)
-                reader.feed(body)
-                response = reader.result()
-                outcome = "complete" if response.complete else "failed"
-                ending = Ending(
-                    response=response,
-                    status=status,
-                    outcome=outcome,
-                    chunks=reader.chunks,
-                    response_bytes=len(body),
-                )
-            else:
-                response = route.dialect.response(body, status, route)
-                ending = Ending(response=response, status=status, response_bytes=len(body))
-            self.end(ending)
+                self.end(_read_stream(route, status, content_type, body))
+                return
+            response = route.dialect.response(body, status, route)
+            self.end(Ending(response=response, status=status, response_bytes=len(body)))
+        except Exception:
+            record_failure("read a response")
 
     def streams(self, content_type: str) -> bool:
         """Tell whether a response with this content type is a stream of events."""
@@ -187,21 +178,32 @@ class Exchange:
         self.round.finish(ending)
 
 
+def _read_stream(route: Route, status: int, content_type: str, body: bytes) -> Ending:
+    """Read a stream of events that is in memory as a whole."""
+    reader = route.dialect.stream(route, content_type)
+    reader.feed(body)
+    response = reader.result()
+    return Ending(
+        response=response,
+        status=status,
+        outcome="complete" if response.complete else "failed",
+        chunks=reader.chunks,
+        response_bytes=len(body),
+    )
+
+
 def _interrupted(error: BaseException) -> str | None:
     return "cancelled" if is_cancellation(error) else None
 
 
-def begin(
-    runtime: Runtime, request: Any, target: Target, body: bytes | None, retry_count: str | None
-) -> Exchange | None:
+def begin(runtime: Runtime, request: Any, target: Target, body: bytes | None) -> Exchange | None:
     """Begin an exchange for a model call, unless an outer tap has begun it already.
 
     Args:
         runtime: the runtime.
-        request: the client library's request object, for identity only.
+        request: the client library's request object.
         target: where it goes.
         body: the request body, or None when it is not in memory.
-        retry_count: what the SDK says of how often it has tried before.
     """
     active = otel_context.get_value(_EXCHANGE)
     if isinstance(active, Exchange) and active.request is request:
@@ -211,13 +213,19 @@ def begin(
     if round_ is None:
         route = target.route
         facts = route.dialect.request(body, route) if body else RequestFacts()
-        resend = int(retry_count) if call is None and retry_count and retry_count.isdigit() else 0
+        resend = _retries(request) if call is None else 0
         round_ = Round(route, facts, grouped=call is not None, resend=resend)
         round_.open(runtime, target.born, len(body) if body else 0)
         if call is not None:
             call.round = round_
     round_.attempts += 1
     return Exchange(runtime, target, request, call, round_)
+
+
+def _retries(request: Any) -> int:
+    """Return how often an SDK that is not grouped says that it has tried before."""
+    told = request.headers.get("x-stainless-retry-count")
+    return int(told) if told and told.isdigit() else 0
 
 
 def active_exchange() -> Exchange | None:

@@ -9,18 +9,19 @@ from msgspec import Struct
 from opentelemetry import trace
 from opentelemetry.trace import INVALID_SPAN, SpanKind
 
-from clew import context, semconv
+from clew import context, describe, semconv
 from clew._guard import guard, record_failure
-from clew.facts import NO_RESPONSE, ROUND_OPERATIONS, RequestFacts, ResponseFacts
-from clew.pipeline.late import Pending, add_cost, cost_attributes
+from clew.facts import NO_RESPONSE, ROUND_OPERATIONS, RequestFacts, ResponseFacts, Usage
+from clew.pipeline.late import Pending, add_cost, add_to_totals
 from clew.pipeline.runtime import Runtime
 from clew.pricing import PENDING, Cost, compute
-from clew.rules import DROPPED, OTHER
+from clew.rules import OTHER
 from clew.spans import Node, error_type, is_cancellation
 from clew.tools import REGISTERED
 from clew.typing import Route
 
-_MODEL = semconv.RULES[semconv.REQUEST_MODEL]
+_MODEL = semconv.RULES[semconv.REQUEST_MODEL].apply
+_ERROR = semconv.RULES[semconv.ERROR_TYPE].apply
 UNKNOWN_COST = Cost(status="unknown")
 
 
@@ -97,15 +98,15 @@ class Round(Node):
             record_failure("start a round")
 
     def _open(self, runtime: Runtime, born: Mapping[str, Any], request_bytes: int) -> None:
-        node = self.parent_node = context.current_node()
+        here = context.current()
+        node = self.parent_node = context.node_in(here)
         agent = self.agent = node.agent if node is not None else None
         request, route = self.request, self.route
         attributes = {**born, semconv.REQUEST_BYTES: request_bytes}
         name = route.operation
         model = request.model or route.model
         if model is not None:
-            model = _MODEL.apply(model)
-            if model is DROPPED:
+            if _MODEL(model) is not model:
                 model = OTHER
             attributes[semconv.REQUEST_MODEL] = model
             name = f"{name} {model}"
@@ -119,10 +120,10 @@ class Round(Node):
             attributes.update(agent.common)
             if request.tools:
                 agent.offered.update(request.tools)
-        around = trace.get_current_span()
+        around = trace.get_current_span(here)
         if node is None or around is not node.span:
             runtime.folds.fold(around.get_span_context().span_id)
-        self._start(runtime, name, attributes, kind=SpanKind.CLIENT)
+        self._start(runtime, name, attributes, kind=SpanKind.CLIENT, parent=here)
 
     def finish(self, ending: Ending) -> None:
         """End the round; only the first call counts."""
@@ -137,163 +138,73 @@ class Round(Node):
                 self._end({})
 
     def _finish(self, runtime: Runtime, ending: Ending) -> None:
-        response = ending.response
+        response, agent = ending.response, self.agent
         failure = _failure(ending)
         cost = self._cost(runtime, ending)
-        if runtime.metrics is not None:
-            runtime.metrics.round_ended(self, ending, cost, failure)
         attributes: dict[str, Any] = {}
         if self.span.is_recording():
-            self._describe_request(attributes)
-            self._describe_response(attributes, ending)
-            attributes.update(cost_attributes(cost))
+            attributes[semconv.ATTEMPTS] = self.attempts or 1
+            attributes[semconv.ATTEMPT_GROUPED] = self.grouped
+            if self.wait_ns:
+                attributes[semconv.ATTEMPT_WAIT_MS] = self.wait_ns / 1e6
+            if self.resend:
+                attributes[semconv.HTTP_RESEND_COUNT] = self.resend
+            if self.route.stream:
+                attributes[semconv.REQUEST_STREAM] = True
+            describe.add_request(attributes, self.request)
+            describe.add_response(attributes, ending)
+            add_cost(attributes, cost)
             if failure is not None:
                 attributes[semconv.ERROR_TYPE] = failure
             if response.tool_calls:
-                self._describe_tool_calls(runtime, attributes, response)
-        if self.agent is not None:
-            self.agent.learn(self.number, response.tool_calls)
-        self._end(attributes, failed=failure is not None, end_ns=ending.end_ns)
+                offered = self.request.tools or () if agent is None else agent.offered
+                describe.add_tool_calls(
+                    attributes, response.tool_calls, offered, REGISTERED, runtime.digests.get()
+                )
+        if agent is not None and response.tool_calls:
+            agent.learn(self.number, response.tool_calls)
+        self._end_with(attributes, failed=failure is not None, end_ns=ending.end_ns)
         if runtime.observers:
             runtime.observe(self._record(ending, cost, failure))
 
     def _cost(self, runtime: Runtime, ending: Ending) -> Cost:
         """Price the round, and add it to the totals of its run."""
-        response, request = ending.response, self.request
-        segment = self.agent.segment if self.agent is not None else None
-        usage = response.usage
-        complete = ending.outcome in (None, "complete")
-        late: Pending | None = None
-        if usage is None:
-            cost = UNKNOWN_COST
-        else:
-            provider, models = (
-                self.route.provider,
-                (response.model, request.model or self.route.model),
-            )
-            tier = response.service_tier
-            price = runtime.prices.find_for(provider, *models, tier)
-            if price is PENDING:
-                cost = UNKNOWN_COST
-                late = self.late = Pending(
-                    provider=provider,
-                    models=models,
-                    tier=tier,
-                    usage=usage,
-                    complete=complete,
-                    segment=segment,
-                )
-                runtime.late.add_round(self.span.get_span_context().span_id, late)
-            else:
-                cost = compute(price, usage, complete=complete)
-        if segment is not None and self.route.operation != "count_tokens":
-            with segment.locked():
+        usage = ending.response.usage
+        cost, late = UNKNOWN_COST, None
+        if usage is not None:
+            cost, late = self._price(runtime, ending, usage)
+        if self.agent is not None and (self.counted or usage is not None):
+            segment = self.agent.segment
+            with segment.lock:
+                totals = segment.totals
                 if usage is not None:
-                    segment.totals.add_usage(usage)
-                    segment.totals.rounds_without_usage -= self.counted
+                    totals.add_usage(usage)
+                    if self.counted:
+                        totals.rounds_without_usage -= 1
                 if late is None:
-                    add_cost(segment.totals, cost)
+                    add_to_totals(totals, cost)
                 else:
                     segment.pending.append(late)
         return cost
 
-    def _describe_request(self, attributes: dict[str, Any]) -> None:
-        request = self.request
-        attributes[semconv.ATTEMPTS] = max(1, self.attempts)
-        attributes[semconv.ATTEMPT_GROUPED] = self.grouped
-        attributes[semconv.REQUEST_MAX_TOKENS] = request.max_tokens
-        attributes[semconv.REQUEST_TEMPERATURE] = request.temperature
-        attributes[semconv.REQUEST_TOP_P] = request.top_p
-        attributes[semconv.REQUEST_MESSAGES] = request.messages
-        if request.tools is not None:
-            attributes[semconv.REQUEST_TOOLS] = len(request.tools)
-        if request.stream or self.route.stream:
-            attributes[semconv.REQUEST_STREAM] = True
-        if self.wait_ns:
-            attributes[semconv.ATTEMPT_WAIT_MS] = self.wait_ns / 1e6
-        if self.resend:
-            attributes[semconv.HTTP_RESEND_COUNT] = self.resend
-        for key, value in (
-            (semconv.REQUEST_TOP_K, request.top_k),
-            (semconv.REQUEST_FREQUENCY_PENALTY, request.frequency_penalty),
-            (semconv.REQUEST_PRESENCE_PENALTY, request.presence_penalty),
-            (semconv.REQUEST_SEED, request.seed),
-            (semconv.REQUEST_REASONING_LEVEL, request.reasoning_level),
-            (semconv.REQUEST_SERVICE_TIER, request.service_tier),
-            (semconv.OUTPUT_TYPE, request.output_type),
-            (semconv.REQUEST_PREVIOUS_RESPONSE_ID, request.previous_response_id),
-            (semconv.EMBEDDINGS_DIMENSIONS, request.dimensions),
-        ):
-            if value is not None:
-                attributes[key] = value
-        if request.choice_count not in (None, 1):
-            attributes[semconv.REQUEST_CHOICE_COUNT] = request.choice_count
-        if request.encoding_formats:
-            attributes[semconv.REQUEST_ENCODING_FORMATS] = request.encoding_formats
-
-    def _describe_response(self, attributes: dict[str, Any], ending: Ending) -> None:
-        response = ending.response
-        attributes[semconv.HTTP_STATUS] = ending.status
-        attributes[semconv.RESPONSE_BYTES] = ending.response_bytes
-        attributes[semconv.RESPONSE_ID] = response.id
-        attributes[semconv.RESPONSE_MODEL] = response.model
-        attributes[semconv.RESPONSE_SERVICE_TIER] = response.service_tier
-        attributes[semconv.RESPONSE_SYSTEM_FINGERPRINT] = response.system_fingerprint
-        attributes[semconv.SERVED_PROVIDER] = response.served_provider
-        if response.finish_reasons:
-            attributes[semconv.RESPONSE_FINISH_REASONS] = tuple(
-                reason or OTHER for reason in response.finish_reasons
-            )
-        if ending.outcome is not None:
-            attributes[semconv.STREAM_OUTCOME] = ending.outcome
-            attributes[semconv.STREAM_CHUNKS] = ending.chunks
-            attributes[semconv.RESPONSE_TIME_TO_FIRST_CHUNK] = ending.first_chunk_s
-        usage = response.usage
-        attributes[semconv.USAGE_SOURCE] = "absent" if usage is None else "reported"
-        if usage is None:
-            return
-        attributes[semconv.USAGE_INPUT] = usage.input_tokens
-        attributes[semconv.USAGE_OUTPUT] = usage.output_tokens
-        attributes[semconv.USAGE_CACHE_READ] = usage.cache_read_tokens
-        attributes[semconv.USAGE_CACHE_WRITE] = usage.cache_write_tokens
-        attributes[semconv.USAGE_REASONING] = usage.reasoning_tokens
-        if usage.mismatch:
-            attributes[semconv.USAGE_MISMATCH] = True
-        for key, value in (
-            (semconv.USAGE_AUDIO_INPUT, usage.input_audio_tokens),
-            (semconv.USAGE_AUDIO_OUTPUT, usage.output_audio_tokens),
-            (semconv.USAGE_IMAGE_INPUT, usage.input_image_tokens),
-            (semconv.USAGE_IMAGE_OUTPUT, usage.output_image_tokens),
-        ):
-            if value:
-                attributes[key] = value
-
-    def _describe_tool_calls(
-        self, runtime: Runtime, attributes: dict[str, Any], response: ResponseFacts
-    ) -> None:
-        """Name the tool calls asked for; a name that nobody but the model gave is digested."""
-        offered = self.agent.offered if self.agent is not None else set(self.request.tools or ())
-        ids = tuple(call.id or OTHER for call in response.tool_calls)
-        names = [call.name for call in response.tool_calls]
-        known = [name in offered or name in REGISTERED for name in names]
-        rules = semconv.RULES
-        found = {
-            semconv.RESPONSE_TOOL_CALL_IDS: ids,
-            semconv.RESPONSE_TOOL_CALL_NAMES: tuple(
-                str(name) if ok else OTHER for name, ok in zip(names, known, strict=True)
-            ),
-        }
-        for key, value in found.items():
-            kept = rules[key].apply(value)
-            if kept is not DROPPED:
-                attributes[key] = kept
-        if not all(known):
-            digests = runtime.digests.get()
-            attributes[semconv.RESPONSE_TOOL_CALL_DIGESTS] = tuple(
-                OTHER if ok else digests.of(name or "")
-                for name, ok in zip(names, known, strict=True)
-            )
-            attributes[semconv.DIGEST_KEY_ID] = digests.key_id
+    def _price(self, runtime: Runtime, ending: Ending, usage: Usage) -> tuple[Cost, Pending | None]:
+        response, route = ending.response, self.route
+        complete = ending.outcome is None or ending.outcome == "complete"
+        models = (response.model, self.request.model or route.model)
+        tier = response.service_tier
+        price = runtime.prices.find_for(route.provider, models[0], models[1], tier)
+        if price is not PENDING:
+            return compute(price, usage, complete=complete), None
+        late = Pending(
+            provider=route.provider,
+            models=models,
+            tier=tier,
+            usage=usage,
+            complete=complete,
+            segment=self.agent.segment if self.agent is not None else None,
+        )
+        runtime.late.add_round(self.span.get_span_context().span_id, late)
+        return UNKNOWN_COST, late
 
     def _record(self, ending: Ending, cost: Cost, failure: str | None) -> RoundRecord:
         span = self.span.get_span_context()
@@ -319,7 +230,7 @@ def _failure(ending: Ending) -> str | None:
     error = ending.response.error
     if error is not None:
         for value in (error.type, error.code):
-            if value and semconv.RULES[semconv.ERROR_TYPE].apply(value) is not DROPPED:
+            if value and _ERROR(value) is value:
                 return value
     if ending.status is not None and ending.status >= 400:
         return str(ending.status)

@@ -58,19 +58,14 @@ def identifier(value: Any, key: str, what: str) -> str:
 
 def allowed(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes that are set and obey their rules."""
-    kept: dict[str, Any] = {}
-    add_allowed(kept, attributes)
-    return kept
-
-
-def add_allowed(kept: dict[str, Any], attributes: Mapping[str, Any]) -> None:
-    """Add to `kept` the attributes that are set and obey their rules."""
     rules = semconv.RULES
+    kept: dict[str, Any] = {}
     for key, value in attributes.items():
         if value is not None:
             result = rules[key].apply(value)
             if result is not DROPPED:
                 kept[key] = result
+    return kept
 
 
 class Agent:
@@ -186,29 +181,37 @@ class Node:
         return self.start_ns + time.perf_counter_ns() - self._perf
 
     def _end(
-        self,
-        attributes: dict[str, Any],
-        *,
-        failed: bool = False,
-        end_ns: int | None = None,
+        self, attributes: Mapping[str, Any], *, failed: bool = False, end_ns: int | None = None
     ) -> None:
-        """Set the last attributes and end the span. Call only after `_claim` said True."""
+        """End the span with those of the attributes that obey their rules."""
+        self._end_with(allowed(attributes), failed=failed, end_ns=end_ns)
+
+    def _end_with(
+        self, attributes: dict[str, Any], *, failed: bool, end_ns: int | None = None
+    ) -> None:
+        """Set the last attributes and end the span. Call only after `_claim` said True.
+
+        Args:
+            attributes: they have obeyed their rules.
+            failed: whether the status is error.
+            end_ns: when it ended, if not now (ns since the epoch).
+        """
         span = self.span
-        if self.runtime is not None and self.runtime.unsettled:
-            self.runtime.settle()
+        runtime = self.runtime
+        if runtime is not None and runtime.unsettled:
+            runtime.settle()
         if self.decisions:
             attributes[semconv.DECISIONS] = self.decisions
             attributes[semconv.DENIALS] = self.denials
         try:
             if isinstance(span, LightSpan):
-                add_allowed(span.raw_attributes(), attributes)
-                if failed:
-                    span.fail()
-            elif span.is_recording():
-                span.set_attributes(allowed(attributes))
-                if failed:
-                    span.set_status(StatusCode.ERROR)
-            span.end(end_ns or self.now_ns())
+                span.finish(attributes, end_ns or self.now_ns(), failed=failed)
+            else:
+                if span.is_recording():
+                    span.set_attributes(attributes)
+                    if failed:
+                        span.set_status(StatusCode.ERROR)
+                span.end(end_ns or self.now_ns())
         except Exception:
             record_failure("end a span")
         if self.agent is not None:

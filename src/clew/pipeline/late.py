@@ -74,8 +74,8 @@ class LateCosts:
                 return False
             pending.cost = cost = compute(price, pending.usage, complete=pending.complete)
         if pending.segment is not None:
-            with pending.segment.locked():
-                add_cost(pending.segment.totals, cost)
+            with pending.segment.lock:
+                add_to_totals(pending.segment.totals, cost)
         return True
 
     def attributes(self, span_id: int) -> Mapping[str, Any]:
@@ -86,14 +86,17 @@ class LateCosts:
         pending = self._rounds.pop(span_id, None)
         if pending is not None:
             self.settle(pending)
-            return {} if pending.cost is None else cost_attributes(pending.cost)
+            found: dict[str, Any] = {}
+            if pending.cost is not None:
+                add_cost(found, pending.cost)
+            return found
         segment, root = self._runs.pop(span_id)
         for waiting in segment.pending:
             self.settle(waiting)
         return totals_attributes(segment) if root else {}
 
 
-def add_cost(totals: Totals, cost: Cost) -> None:
+def add_to_totals(totals: Totals, cost: Cost) -> None:
     """Add a round's cost to totals."""
     totals.add_cost(cost.status, cost.usd)
     if cost.status == "unpriced":
@@ -102,27 +105,30 @@ def add_cost(totals: Totals, cost: Cost) -> None:
 
 def totals_attributes(segment: Segment) -> dict[str, Any]:
     """Return the totals that the root span of a segment carries."""
-    with segment.locked():
+    with segment.lock:
         return {
             **segment.totals.attributes("clew.segment."),
             **segment.cumulative().attributes("clew.run."),
         }
 
 
-def cost_attributes(cost: Cost) -> dict[str, Any]:
-    """Return a cost as attributes; what is unknown has none."""
-    attributes: dict[str, Any] = {semconv.COST_STATUS: cost.status}
-    for key, value in (
-        (semconv.COST_USD, cost.usd),
-        (semconv.COST_INPUT_USD, cost.input_usd),
-        (semconv.COST_OUTPUT_USD, cost.output_usd),
-        (semconv.COST_CACHE_READ_USD, cost.cache_read_usd),
-        (semconv.COST_CACHE_WRITE_USD, cost.cache_write_usd),
-        (semconv.COST_TOOLS_USD, cost.tools_usd),
-        (semconv.COST_LIST_USD, cost.list_usd),
-    ):
-        if value is not None:
-            attributes[key] = value
+def add_cost(attributes: dict[str, Any], cost: Cost) -> None:
+    """Add a cost as attributes; what is unknown has none."""
+    attributes[semconv.COST_STATUS] = cost.status
+    if cost.usd is not None:
+        attributes[semconv.COST_USD] = cost.usd
+    if cost.input_usd is not None:
+        attributes[semconv.COST_INPUT_USD] = cost.input_usd
+    if cost.output_usd is not None:
+        attributes[semconv.COST_OUTPUT_USD] = cost.output_usd
+    if cost.cache_read_usd is not None:
+        attributes[semconv.COST_CACHE_READ_USD] = cost.cache_read_usd
+    if cost.cache_write_usd is not None:
+        attributes[semconv.COST_CACHE_WRITE_USD] = cost.cache_write_usd
+    if cost.tools_usd is not None:
+        attributes[semconv.COST_TOOLS_USD] = cost.tools_usd
+    if cost.list_usd is not None:
+        attributes[semconv.COST_LIST_USD] = cost.list_usd
     if cost.missing:
         attributes[semconv.COST_MISSING] = cost.missing
     price = cost.price
@@ -130,4 +136,3 @@ def cost_attributes(cost: Cost) -> dict[str, Any]:
         attributes[semconv.PRICE_SOURCE] = price.source
         attributes[semconv.PRICE_VERSION] = price.version
         attributes[semconv.PRICE_MODEL] = price.model
-    return attributes

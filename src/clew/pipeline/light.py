@@ -63,7 +63,7 @@ class LightSpan(ReadableSpan, trace.Span):
         self._links = links
         self._resource = maker.resource
         self._status = _UNSET
-        self._finish = maker.finish
+        self._hand_on = maker.finish
         self.touched = False
         """True once somebody else wrote on this span: it then has to pass the filter."""
 
@@ -131,15 +131,20 @@ class LightSpan(ReadableSpan, trace.Span):
             name = f"{kind.__module__}.{name}"
         self.add_event("exception", {**(attributes or {}), "exception.type": name}, timestamp)
 
-    def fail(self) -> None:
-        """Set the status to error."""
-        self._status = _ERROR
+    def finish(self, attributes: Mapping[str, Any], end_time: int, *, failed: bool) -> None:
+        """Set attributes that have obeyed their rules, end the span, and hand it on."""
+        if self._end_time is None:
+            self.raw_attributes().update(attributes)
+            if failed:
+                self._status = _ERROR
+            self._end_time = end_time
+            self._hand_on(self)
 
     def end(self, end_time: int | None = None) -> None:
         """End the span and hand it on."""
         if self._end_time is None:
             self._end_time = end_time or time.time_ns()
-            self._finish(self)
+            self._hand_on(self)
 
 
 class LightSpans:

@@ -30,13 +30,13 @@ class Segment:
     """
 
     __slots__ = (
-        "_lock",
         "_seq",
         "carried",
         "common",
         "foreign",
         "id",
         "last_seq",
+        "lock",
         "number",
         "open_seqs",
         "pending",
@@ -70,7 +70,8 @@ class Segment:
         self.last_seq = 0
         self.sealed = False
         self._seq = itertools.count(1)
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+        """Held while the totals change."""
         self.common: dict[str, Any] = {
             semconv.RUN_ID: str(run_id),
             semconv.SEGMENT_ID: self.id,
@@ -79,14 +80,14 @@ class Segment:
 
     def next_seq(self) -> int:
         """Hand out the next sequence number; it stays open until `ended`."""
-        with self._lock:
+        with self.lock:
             seq = self.last_seq = next(self._seq)
             self.open_seqs[seq] = None
         return seq
 
     def next_round(self, agent: Numbering) -> tuple[int, int]:
         """Hand out a sequence number and the agent's next round number, and count the round."""
-        with self._lock:
+        with self.lock:
             seq = self.last_seq = next(self._seq)
             self.open_seqs[seq] = None
             agent.rounds += 1
@@ -100,17 +101,13 @@ class Segment:
 
     def count(self, **amounts: int) -> None:
         """Add to the counts of the totals."""
-        with self._lock:
+        with self.lock:
             for name, amount in amounts.items():
                 setattr(self.totals, name, getattr(self.totals, name) + amount)
 
-    def locked(self) -> threading.RLock:
-        """Return the lock under which the totals change."""
-        return self._lock
-
     def cumulative(self) -> Totals:
         """Return the totals of the run so far, earlier segments included."""
-        with self._lock:
+        with self.lock:
             return self.carried.plus(self.totals)
 
 

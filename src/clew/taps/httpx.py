@@ -138,27 +138,20 @@ def _begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exchange | None:
             return None
         # A body that is streamed is not in memory, and is left alone.
         body: bytes | None = getattr(request, "_content", None)
-        retries = _look_at_headers(request, strip=not target.propagates)
-        return exchange.begin(runtime, request, target, body, retries)
+        if not target.propagates:
+            _strip(request)
+        return exchange.begin(runtime, request, target, body)
     except Exception:
         record_failure("look at a request")
         return None
 
 
-def _look_at_headers(request: Any, *, strip: bool) -> str | None:
-    """Take trace headers off: the trace id is the run's id and stays in the house.
-
-    Returns:
-        What the SDK says of how often it has tried before.
-    """
-    retries: str | None = None
-    for name, value in request.headers.raw:
-        key = name.lower()
-        if key in _TRACE_HEADERS and strip:
-            del request.headers[name.decode("ascii")]
-        elif key == b"x-stainless-retry-count":
-            retries = value.decode("ascii", "replace")
-    return retries
+def _strip(request: Any) -> None:
+    """Take trace headers off: the trace id is the run's id and stays in the house."""
+    headers = request.headers
+    for name, _ in headers.raw:
+        if name.lower() in _TRACE_HEADERS:
+            del headers[name.decode("ascii")]
 
 
 _TRACE_HEADERS = frozenset(name.encode() for name in exchange.TRACE_HEADERS)
@@ -217,7 +210,8 @@ def _transport(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict
     if begun is not None:
         with guard("check a request's headers"):
             request = args[0] if args else kwargs["request"]
-            _look_at_headers(request, strip=not begun.target.propagates)
+            if not begun.target.propagates:
+                _strip(request)
     return wrapped(*args, **kwargs)
 
 
