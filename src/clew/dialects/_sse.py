@@ -12,7 +12,8 @@ _BOM: Final = b"\xef\xbb\xbf"
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _BLANK_LINE: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?!\n))")
 _LINE_ENDS: Final = re.compile(rb"[\r\n]*+")
-_TYPE_FIRST: Final = re.compile(rb'(?:event: ([a-z_.]++)\n)?+data: ?\{"type": ?"([a-z_.]++)",')
+_TYPE_FIRST: Final = re.compile(rb'event: ?([a-z_.]++)\ndata: ?\{|data: ?\{"type": ?"([a-z_.]++)",')
+_TYPE_LAST: Final = re.compile(rb"\nevent: ?([a-z_.]++)\n\n\Z")
 _DONE: Final = b"[DONE]"
 
 
@@ -55,9 +56,13 @@ class SseReader(EventReader):
 
 
 class TypedReader(SseReader):
-    """For dialects whose events say by their type that they carry generated output only."""
+    """For dialects whose events say by their type that they carry generated output only.
 
-    __slots__ = ("_typed", "_typed_head", "_typed_size")
+    The type stands in the `event` field, else first in the data. What is known of one such event
+    is its bytes up to the type and, where the field comes last, the bytes from there on.
+    """
+
+    __slots__ = ("_typed", "_typed_head", "_typed_size", "_typed_tail", "_typed_tail_size")
     quiet_types: frozenset[bytes] = frozenset()
     """Types of events that never say anything but output."""
 
@@ -65,15 +70,16 @@ class TypedReader(SseReader):
         super().__init__()
         self._typed_head: bytes | tuple[()] = ()
         self._typed: bytes | tuple[()] = ()
-        self._typed_size = 0
+        self._typed_size = self._typed_tail_size = 0
+        self._typed_tail = b""
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the body. Never raises."""
-        # One event: no line ends before its last two.
+        # One event: one line of data between head and tail.
         if (
             data.startswith(self._typed)
-            and data.find(b"\n", self._typed_size) == len(data) - 2
-            and data.endswith(b"\n\n")
+            and data.endswith(self._typed_tail)
+            and data.find(b"\n", self._typed_size) == len(data) - self._typed_tail_size
             and b"\r" not in data
         ):
             self.chunks += 1
@@ -84,12 +90,18 @@ class TypedReader(SseReader):
         if not self.started or b"\r" in event:
             return False
         found = _TYPE_FIRST.match(event)
-        if found is None or found[2] not in self.quiet_types or found[1] not in (None, found[2]):
+        if found is not None:
+            head, size, tail, kind = found[0], found.end(), b"\n\n", found[1] or found[2]
+        else:
+            found = _TYPE_LAST.search(event)
+            if found is None:
+                return False
+            head, size, tail, kind = b"data:", 5, found[0], found[1]
+        if kind not in self.quiet_types or event.find(b"\n", size) != len(event) - len(tail):
             return False
-        if event.find(b"\n", found.end()) != len(event) - 2:
-            return False
-        self._typed_head, self._typed_size = found[0], found.end()
-        return True
+        self._typed_head, self._typed_size = head, size
+        self._typed_tail, self._typed_tail_size = tail, len(tail)
+        return event.startswith(head)
 
     def _select(self, template: Template | None) -> None:
         super()._select(template)

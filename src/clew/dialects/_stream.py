@@ -17,8 +17,8 @@ MAX_EVENT: Final = 8 * 1024 * 1024
 """Events larger than this many bytes are passed over, not kept."""
 
 _KEPT_TEMPLATES: Final = 4
-_MAX_LEARNT: Final = 64
-"""Templates learnt in one stream at most: some servers write every event anew."""
+_MAX_WASTED: Final = 8
+"""Templates learnt in a row for nothing, before it is given up for the rest of the stream."""
 
 TELLS: Final = 0
 """`apply` answers: the event said something; the next one like it must be parsed too."""
@@ -35,10 +35,11 @@ class EventReader:
         "_fits",
         "_head",
         "_head_size",
+        "_hits",
         "_latest",
-        "_learnt",
         "_middle",
         "_middle_size",
+        "_parsed",
         "_pending",
         "_pending_applied",
         "_scanned",
@@ -47,6 +48,7 @@ class EventReader:
         "_tail_size",
         "_templates",
         "_texts",
+        "_wasted",
         "chunks",
         "started",
     )
@@ -61,7 +63,7 @@ class EventReader:
         self._scanned = 0
         self._skipping = False
         self._templates: list[Template] = []
-        self._learnt = 0
+        self._parsed = self._hits = self._wasted = 0
         self._latest: bytes | None = None
         # An empty tuple is the prefix of nothing: no template, or an event is half read.
         self._head: bytes | tuple[()] = ()
@@ -193,21 +195,23 @@ class EventReader:
         if payload is None:
             return
         self.chunks += 1
+        self._parsed += 1
         answer = self.apply(payload)
         if answer and self.started:
             self._learn(event, latest_counts=answer == COUNTS)
 
     def _learn(self, event: bytes, *, latest_counts: bool) -> None:
-        if self.holes is None or self._learnt >= _MAX_LEARNT:
+        if self.holes is None or self._wasted >= _MAX_WASTED:
             return
-        self._learnt += 1
+        hits = self.chunks - self._parsed
+        self._wasted = self._wasted + 1 if hits == self._hits else 0
+        self._hits = hits
         anatomy = dissect(event, self.holes)
         if anatomy is None:
             return
         template = learn(anatomy, self._templates, latest_counts=latest_counts)
-        if template is not None:
-            self._templates.insert(0, template)
-            del self._templates[_KEPT_TEMPLATES:]
+        self._templates.insert(0, template)
+        del self._templates[_KEPT_TEMPLATES:]
 
     def _settle(self) -> None:
         """Read the last of the events that were only counted, if it reports counts."""

@@ -15,26 +15,29 @@ from typing import Final, NamedTuple
 
 _STRING: Final = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'
 _NUMBER: Final = rb"-?\d++(?:\.\d++)?+(?:[eE][-+]?\d++)?+"
-_SPACE: Final = rb"[ \t]*+"
+_BLANKS: Final = rb"[ \t]*+"
 _INSIDE: Final = re.compile(_STRING, re.DOTALL)
-_TOKEN: Final = re.compile(
-    rb'"(?P<string>' + _STRING + rb')"(?P<colon>\s*+:)?+|(?P<number>' + _NUMBER + rb")"
-    rb"|(?P<space>[ \t]++)|[^\"\d\s-]++|\s|-",
-    re.DOTALL,
+# Between two strings there is punctuation only, so a pair found out of step has no known key.
+_PAIR: Final = re.compile(
+    rb'"([^"\\]*+)"\s*+:\s*+(?:"(' + _STRING + rb')"|(' + _NUMBER + rb"))", re.DOTALL
 )
+_EVENT_ID: Final = re.compile(rb"(?:^|\n)id: ?(" + _NUMBER + rb")\r?\n")
+_PADDING: Final = re.compile(rb"[ \t]++(?=\})")
 _DIGITS: Final = b"0123456789"
-_compiled: dict[bytes, re.Pattern[bytes]] = {}
-_MAX_COMPILED: Final = 256
 _MAX_EVENT: Final = 64 * 1024
+_MAX_COMPILED: Final = 256
+_compiled: dict[bytes, re.Pattern[bytes]] = {}
 
 
 class Holes(NamedTuple):
     """Keys whose values may change while an event still says nothing new."""
 
     texts: frozenset[bytes]
-    """Generated text, padding, times."""
-    names: frozenset[bytes] = frozenset((b"id", b"model", b"item_id"))
-    """Values of which the first one counts: they may change once one was given."""
+    """Generated text and padding."""
+    names: frozenset[bytes] = frozenset(
+        (b"id", b"model", b"item_id", b"responseId", b"modelVersion", b"created_at", b"createTime")
+    )
+    """Values that may change once they were given: the first one counts, or none does."""
     literal_numbers: frozenset[bytes] = frozenset((b"index",))
     """Numbers that do matter."""
 
@@ -51,6 +54,7 @@ class Hole(NamedTuple):
     end: int
     is_text: bool
     is_number: bool
+    value: bytes
 
 
 class Anatomy(NamedTuple):
@@ -59,55 +63,50 @@ class Anatomy(NamedTuple):
     event: bytes
     skeleton: bytes
     """The event with its holes emptied."""
-    holes: tuple[Hole, ...]
-    padding: tuple[tuple[int, int], ...]
+    holes: list[Hole]
+    padding: list[tuple[int, int]]
     """Blanks before a closing brace: some providers put a random number of them there."""
     last_literal: int
     """Where the last number that matters ends."""
 
-    def value(self, position: int) -> bytes:
-        """Return what stood in a hole."""
-        hole = self.holes[position]
-        return self.event[hole.start : hole.end]
-
 
 def dissect(event: bytes, known: Holes) -> Anatomy | None:
-    """Take an event apart; None when it is too large or nothing in it may change."""
+    """Take an event apart; None when it is too large or carries no text."""
     start = event.find(b"{")
     if start < 0 or len(event) > _MAX_EVENT:
         return None
+    texts, names, literals = known
     found: list[Hole] = []
-    padding: list[tuple[int, int]] = []
     last_literal = 0
-    key = b""
-    for token in _TOKEN.finditer(event, start):
-        kind = token.lastgroup
-        if kind == "colon":
-            key = token["string"]
-        elif kind == "string":
-            text = key in known.texts
-            if text or (key in known.names and token["string"]):
-                found.append(Hole(*token.span("string"), text, is_number=False))
-        elif kind == "number":
-            if key in known.literal_numbers:
-                last_literal = token.end()
-            else:
-                found.append(Hole(*token.span(), is_text=False, is_number=True))
-        elif kind == "space" and event.startswith(b"}", token.end()):
-            padding.append(token.span())
-    if not found:
+    some_text = False
+    if start:
+        event_id = _EVENT_ID.search(event, 0, start)
+        if event_id is not None:
+            found.append(Hole(*event_id.span(1), False, True, event_id[1]))  # noqa: FBT003
+    for pair in _PAIR.finditer(event, start):
+        key, string, number = pair.groups()
+        if string is not None:
+            is_text = key in texts
+            if is_text or (string and key in names):
+                some_text = some_text or (is_text and bool(string))
+                found.append(Hole(*pair.span(2), is_text, False, string))  # noqa: FBT003
+        elif key in literals:
+            last_literal = pair.end()
+        else:
+            found.append(Hole(*pair.span(3), False, True, number))  # noqa: FBT003
+    if not some_text:
         return None
-    return Anatomy(
-        event, _skeleton(event, found, padding), tuple(found), tuple(padding), last_literal
-    )
+    padding = [blank.span() for blank in _PADDING.finditer(event, start)] if b" }" in event else []
+    return Anatomy(event, _skeleton(event, found, padding), found, padding, last_literal)
 
 
 def _skeleton(event: bytes, found: list[Hole], padding: list[tuple[int, int]]) -> bytes:
     spans = [(hole.start, hole.end, b"0" if hole.is_number else b"") for hole in found]
-    spans += [(start, end, b"") for start, end in padding]
+    if padding:
+        spans = sorted(spans + [(start, end, b"") for start, end in padding])
     pieces: list[bytes] = []
     position = 0
-    for start, end, instead in sorted(spans):
+    for start, end, instead in spans:
         pieces += (event[position:start], instead)
         position = end
     pieces.append(event[position:])
@@ -119,9 +118,7 @@ class Template:
 
     __slots__ = ("anatomy", "fits", "head", "latest_counts", "texts", "varying")
 
-    def __init__(
-        self, anatomy: Anatomy, varying: frozenset[int], *, latest_counts: bool = False
-    ) -> None:
+    def __init__(self, anatomy: Anatomy, varying: set[int], *, latest_counts: bool) -> None:
         self.anatomy = anatomy
         self.varying = varying
         self.latest_counts = latest_counts
@@ -133,22 +130,19 @@ class Template:
         """For one or two changing texts: the bytes between them, and after."""
         self.fits: Callable[[bytes], bool]
         """Tells whether an event that begins with `head` says nothing new."""
+        numbers = [hole.is_number for hole in changing]
         if anatomy.padding:
             self.fits = self._shape(changing)
-        elif len(changing) <= 2 and not any(hole.is_number for hole in changing):
+        elif len(changing) <= 2 and not any(numbers):
             middle = event[changing[0].end : changing[1].start] if len(changing) == 2 else b""
             self.texts = (middle, event[changing[-1].end :])
-            self.fits = _texts(self.head, *self.texts)
-        elif (
-            not changing[0].is_number
-            and all(hole.is_number for hole in changing[1:])
-            and anatomy.last_literal < changing[1].start
-        ):
+            self.fits = _texts(len(self.head), *self.texts)
+        elif numbers[0] or not all(numbers[1:]) or anatomy.last_literal > changing[1].start:
+            self.fits = self._shape(changing)
+        else:
             literal = event[changing[0].end : changing[1].start]
             rest = event[changing[1].start :]
-            self.fits = _counts(self.head, literal, rest, self._shape(changing))
-        else:
-            self.fits = self._shape(changing)
+            self.fits = _counts(len(self.head), literal, rest)
 
     def _shape(self, changing: list[Hole]) -> Callable[[bytes], bool]:
         """Compare with a pattern from the first changing value to the last."""
@@ -157,69 +151,83 @@ class Template:
         parts: list[tuple[int, int, bytes]] = [
             (hole.start, hole.end, _NUMBER if hole.is_number else _STRING) for hole in changing
         ]
-        parts += [(first, last, _SPACE) for first, last in self.anatomy.padding if first >= start]
+        parts += [(first, last, _BLANKS) for first, last in self.anatomy.padding if first >= start]
         pattern = b""
         position = start
         for first, last, part in sorted(parts):
             pattern += re.escape(event[position:first]) + part
             position = last
-        tail = event[position:]
-        return _pattern(len(self.head), _compile(pattern), tail)
+        return _pattern(len(self.head), _compile(pattern), event[position:])
 
 
-def learn(anatomy: Anatomy, siblings: list[Template], *, latest_counts: bool) -> Template | None:
+def learn(anatomy: Anatomy, siblings: list[Template], *, latest_counts: bool) -> Template:
     """Make a template of an event that said nothing new.
 
     What changed since a sibling (a template of the same structure) may change again. The sibling
     is taken off the list: the new template covers its events.
     """
-    varying = {position for position, hole in enumerate(anatomy.holes) if hole.is_text}
-    if not any(anatomy.value(position) for position in varying):
-        return None
+    varying = {
+        position for position, hole in enumerate(anatomy.holes) if hole.is_text and hole.value
+    }
     for sibling in siblings:
         if sibling.anatomy.skeleton == anatomy.skeleton:
+            earlier = sibling.anatomy.holes
             varying |= sibling.varying
             varying |= {
                 position
-                for position in range(len(anatomy.holes))
-                if sibling.anatomy.value(position) != anatomy.value(position)
+                for position, hole in enumerate(anatomy.holes)
+                if earlier[position].value != hole.value
             }
             siblings.remove(sibling)
             break
-    return Template(anatomy, frozenset(varying), latest_counts=latest_counts)
+    return Template(anatomy, varying, latest_counts=latest_counts)
 
 
-def string_end(event: bytes, start: int) -> int:
-    """Return the position of the quotation mark that closes the string begun before `start`."""
-    found = _INSIDE.match(event, start)
-    return -1 if found is None else found.end()
+def _is_inside(event: bytes, start: int, end: int) -> bool:
+    """Tell whether all of it is inside one JSON string that a quotation mark at `end` closes."""
+    if event.find(b'"', start) == end and event[end - 1 : end] != b"\\":
+        return True
+    if (
+        event.count(b'"', start, end) == event.count(b'\\"', start, end)
+        and event.find(b'\\\\"', start, end) < 0
+        and event[end - 1 : end] != b"\\"
+    ):
+        return True
+    found = _INSIDE.match(event, start, end)
+    return found is not None and found.end() == end
 
 
-def _texts(head: bytes, middle: bytes, tail: bytes) -> Callable[[bytes], bool]:
-    start, middle_size, tail_size = len(head), len(middle), len(tail)
+def _texts(start: int, middle: bytes, tail: bytes) -> Callable[[bytes], bool]:
+    middle_size, tail_size = len(middle), len(tail)
 
     def fits(event: bytes) -> bool:
-        end = string_end(event, start)
-        if middle:
-            if not event.startswith(middle, end):
-                return False
-            end = string_end(event, end + middle_size)
-        return end == len(event) - tail_size and event.endswith(tail)
+        end = len(event) - tail_size
+        if end < start or not event.endswith(tail):
+            return False
+        if not middle:
+            return _is_inside(event, start, end)
+        between = event.find(middle, start, end)
+        return (
+            between >= 0
+            and _is_inside(event, start, between)
+            and _is_inside(event, between + middle_size, end)
+        )
 
     return fits
 
 
-def _counts(
-    head: bytes, literal: bytes, rest: bytes, exactly: Callable[[bytes], bool]
-) -> Callable[[bytes], bool]:
-    start, size = len(head), len(literal)
+def _counts(start: int, literal: bytes, rest: bytes) -> Callable[[bytes], bool]:
+    size = len(literal)
     rest = rest.translate(None, _DIGITS)
 
     def fits(event: bytes) -> bool:
         end = event.find(b'"', start)
         if event.startswith(literal, end):
             return event[end + size :].translate(None, _DIGITS) == rest
-        return exactly(event)
+        end = event.find(literal, start)
+        if end < 0 or not _is_inside(event, start, end):
+            return False
+        return event[end + size :].translate(None, _DIGITS) == rest
 
     return fits
 

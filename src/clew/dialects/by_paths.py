@@ -149,7 +149,7 @@ def _largest(known: int | None, found: int | None) -> int | None:
 class _PathsReader(EventReader):
     __slots__ = ()
     _gathered: Gathered
-    holes = holes("completion", "generated_text", "text", "value", "content", "created_at")
+    holes = holes("completion", "generated_text", "text", "value", "content")
 
     def apply(self, payload: bytes) -> int:
         """Take one event."""

@@ -19,7 +19,7 @@ from clew.dialects._json_array import JsonArrayReader
 from clew.dialects._read import count, decode, is_empty, loads, number, text
 from clew.dialects._sse import SseReader
 from clew.dialects._stream import COUNTS, QUIET, TELLS, EventReader
-from clew.dialects._template import Holes
+from clew.dialects._template import holes
 from clew.dialects.finish_reasons import finish_reasons
 from clew.facts import ErrorFacts, RequestFacts, ResponseFacts, ToolCall, Usage
 from clew.typing import Route
@@ -274,10 +274,7 @@ def _vectors(chunk: GeminiResponse) -> Usage | None:
     return Usage(input_tokens=sum(counts)) if counts else None
 
 
-_HOLES: Final = Holes(
-    texts=frozenset((b"text", b"thoughtSignature", b"createTime")),
-    names=frozenset((b"responseId", b"modelVersion")),
-)
+_HOLES: Final = holes("text", "thoughtSignature")
 
 
 class _GatheringReader(EventReader):

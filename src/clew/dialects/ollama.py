@@ -180,7 +180,7 @@ class OllamaReader(LinesReader):
     """Follows a streamed answer."""
 
     __slots__ = ("_gathered", "_operation")
-    holes = holes("content", "response", "thinking", "created_at")
+    holes = holes("content", "response", "thinking")
 
     def __init__(self, route: Route) -> None:
         super().__init__()
