@@ -56,6 +56,10 @@ class Source(Protocol):
         """Return the trace ids that begin with these hex digits, at most `limit` of them."""
         ...
 
+    def agents(self) -> tuple[str, ...]:
+        """Return names of agents to offer as a filter; empty where that would be slow to tell."""
+        ...
+
     def close(self) -> None:
         """Let go of files and connections."""
         ...
@@ -71,7 +75,11 @@ class Source(Protocol):
 
 
 class BaseSource:
-    """Closes a source at the end of a `with` block."""
+    """What sources share: closed at the end of a `with` block, no agents to offer."""
+
+    def agents(self) -> tuple[str, ...]:
+        """Return no names."""
+        return ()
 
     def close(self) -> None:
         """Let go of files and connections."""

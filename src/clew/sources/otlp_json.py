@@ -105,6 +105,11 @@ class OtlpJsonSource(BaseSource):
         """Return the trace ids that begin with these hex digits."""
         return tuple(sorted(each for each in self._runs if each.startswith(prefix))[:limit])
 
+    def agents(self) -> tuple[str, ...]:
+        """Return the names of the agents in the file."""
+        names = (each.summary.agent for each in self._runs.values())
+        return tuple(sorted({each for each in names if each is not None}))
+
 
 def _place(run: RunSummary) -> tuple[int, str]:
     return run.start_ns, run.trace_id

@@ -8,11 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from clew.errors import StoreError
 
 APPLICATION_ID: Final = 0x636C6577
 """Marks an SQLite file as a store of Clew (`clew` in ASCII)."""
 _BUSY_S: Final = 5.0
+_DAMAGED: Final = "is damaged: keep a copy and start with a new file"
 
 
 def connect(path: Path, *, read_only: bool = False, busy_s: float = _BUSY_S) -> sqlite3.Connection:
@@ -60,6 +63,8 @@ def explained(path: Path) -> Generator[None]:
         yield
     except sqlite3.Error as error:
         raise explain(error, path) from error
+    except msgspec.MsgspecError as error:  # a column that is not the JSON that was written
+        raise StoreError(f"the store {path} {_DAMAGED}") from error
 
 
 def explain(error: sqlite3.Error, path: Path) -> StoreError:
@@ -74,7 +79,7 @@ def explain(error: sqlite3.Error, path: Path) -> StoreError:
         case "BUSY" | "LOCKED":
             problem = "is locked by another program that is writing to it"
         case "CORRUPT":
-            problem = "is damaged: keep a copy and start with a new file"
+            problem = _DAMAGED
         case "NOTADB":
             problem = "is not a database of Clew"
         case "CANTOPEN" | "PERM" | "AUTH":

@@ -84,7 +84,7 @@ class Reader:
         )
         with self._connection() as connection:
             rows = connection.execute(sql, (*values, page.limit + 1)).fetchall()
-        found = tuple(_FOLD.decode(row[0]).summary() for row in rows[: page.limit])
+            found = tuple(_FOLD.decode(row[0]).summary() for row in rows[: page.limit])
         return RunPage(runs=found, next=cursor(found[-1]) if len(rows) > page.limit else None)
 
     def run(self, trace_id: str) -> RunRecord | None:
@@ -106,13 +106,14 @@ class Reader:
                 self._learn(connection, rows)
             finally:
                 connection.execute("ROLLBACK")
-        spans = [from_row(each, self._resources, self._scopes) for each in rows]
-        spans.sort(key=span_order)
-        return RunRecord(
-            summary=_FOLD.decode(row[0]).summary(),
-            spans=tuple(spans),
-            conflicts=tuple(_SPAN.decode(each[0]) for each in others),
-        )
+        with explained(self.path):
+            spans = [from_row(each, self._resources, self._scopes) for each in rows]
+            spans.sort(key=span_order)
+            return RunRecord(
+                summary=_FOLD.decode(row[0]).summary(),
+                spans=tuple(spans),
+                conflicts=tuple(_SPAN.decode(each[0]) for each in others),
+            )
 
     def find(self, prefix: str, limit: int) -> tuple[str, ...]:
         """Return the trace ids that begin with these hex digits, at most `limit` of them."""

@@ -135,8 +135,10 @@ class Writer:
             job = self._queue.get()
             waiting = 0
             while job is not None:
-                jobs.append(job)
-                waiting += len(job.spans)
+                # A future that runs can no longer be cancelled, so its result can be set later.
+                if job.future.set_running_or_notify_cancel():
+                    jobs.append(job)
+                    waiting += len(job.spans)
                 if waiting >= _AT_ONCE or self._queue.empty():
                     break
                 job = self._queue.get()

@@ -10,8 +10,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import Route
 
-from clew.errors import ClewError
-from clew.sources.store import StoreSource
+from clew.sources import Source
 from clew.store.writer import Writer
 from clew.web.bodies import Bodies, Limits
 from clew.web.guard import Guard
@@ -21,7 +20,7 @@ from clew.web.receiver import Receiver
 
 def create_app(
     writer: Writer,
-    source: StoreSource,
+    source: Source,
     *,
     address: str,
     host: str = "127.0.0.1",
@@ -52,9 +51,5 @@ def create_app(
             Middleware(Guard, host=host, names=tuple(names)),
             Middleware(GZipMiddleware, minimum_size=4096, compresslevel=5),
         ],
-        exception_handlers={
-            ClewError: pages.failure,
-            HTTPException: pages.failure,
-            Exception: pages.failure,
-        },
+        exception_handlers={HTTPException: pages.failure},
     )

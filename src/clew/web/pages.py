@@ -6,6 +6,7 @@ A page is rendered whole before its first byte is sent.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
@@ -22,11 +23,11 @@ from starlette.staticfiles import StaticFiles
 
 from clew import semconv
 from clew.errors import ClewError
-from clew.sources import RunNotFoundError, forms, wording
-from clew.sources.store import StoreSource
+from clew.sources import RunNotFoundError, Source, forms, wording
 from clew.store.records import Page, QueryError, RunFilter, RunRecord, SpanRecord
 from clew.web import timeline
 
+_logger: Final = logging.getLogger("clew.web")
 _HERE: Final = Path(__file__).parent
 _LIST_LIMIT: Final = 50
 _FLAGS: Final = {"1": True, "true": True, "on": True, "0": False, "false": False, "": False}
@@ -70,7 +71,7 @@ def environment(**shown: Any) -> Environment:
 class Pages:
     """The routes of the viewer over one source."""
 
-    def __init__(self, source: StoreSource, *, address: str) -> None:
+    def __init__(self, source: Source, *, address: str) -> None:
         self._source = source
         self._env = environment(address=address)
 
@@ -87,7 +88,10 @@ class Pages:
             ("/api/runs/{run}/spans/{span}", self._span),
         )
         return [
-            *(Route(path, _answering(view), methods=["GET"]) for path, view in (*pages, *twins)),
+            *(
+                Route(path, self._answering(view), methods=["GET"])
+                for path, view in (*pages, *twins)
+            ),
             Route("/runs", _to_list, methods=["GET"]),
             Mount("/static", StaticFiles(directory=_HERE / "static")),
         ]
@@ -167,6 +171,19 @@ class Pages:
 
     # --- errors ---------------------------------------------------------------------------------
 
+    def _answering(self, view: Callable[[Request], Response]) -> Callable[[Request], Response]:
+        # A plain function: starlette runs it on a worker thread, where reading may block.
+        def endpoint(request: Request) -> Response:
+            try:
+                return view(request)
+            except ClewError as error:
+                return self.failure(request, error)
+            except Exception as error:
+                _logger.exception("Clew could not answer %s", request.url.path)
+                return self.failure(request, error)
+
+        return endpoint
+
     def failure(self, request: Request, error: Exception) -> Response:
         """Answer an error in the form that was asked for, without any of its details."""
         status, message = _explain(error)
@@ -211,14 +228,6 @@ def json_response(content: Any, status: int = 200) -> Response:
     """Return `content` as JSON."""
     body = msgspec.json.encode(content)
     return Response(body, status, media_type="application/json", headers=_VARIES)
-
-
-def _answering(view: Callable[[Request], Response]) -> Callable[[Request], Response]:
-    # A plain function: starlette runs it on a worker thread, where reading may block.
-    def endpoint(request: Request) -> Response:
-        return view(request)
-
-    return endpoint
 
 
 def _to_list(request: Request) -> Response:  # noqa: ARG001 - an endpoint

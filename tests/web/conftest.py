@@ -1,0 +1,32 @@
+"""A real server on loopback over an empty store."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from clew.web.server import Running, start
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "store" / "support"))
+
+
+@pytest.fixture
+def store_file(tmp_path: Path) -> Path:
+    """Where a test keeps its store."""
+    return tmp_path / "data" / "clew.db"
+
+
+@pytest.fixture
+def server(store_file: Path) -> Iterator[Running]:
+    """A running server."""
+    with start(port=0, store_path=store_file) as running:
+        yield running
+
+
+@pytest.fixture
+def http(server: Running) -> Iterator[httpx.Client]:
+    """A client of that server."""
+    with httpx.Client(base_url=server.address, timeout=20, trust_env=False) as client:
+        yield client

@@ -1,0 +1,525 @@
+"""The viewer's pages and their JSON twins, without a browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import sample_runs
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from clew import semconv
+from clew.sources import BaseSource
+from clew.sources.wording import UNKNOWN
+from clew.store import otlp_protobuf
+from clew.store.database import connect
+from clew.store.records import Page, RunFilter, RunPage, RunRecord
+from clew.store.summary import fold
+from clew.web.guard import HEADERS, Guard, host_name
+from clew.web.pages import Pages, environment
+from clew.web.server import Running, start
+from clew.web.timeline import ROWS_AT_ONCE, axis, lay_out
+
+START = sample_runs.START_NS
+TRIAGE = sample_runs.triage("11111111-0000-4000-8000-000000000001", base_ns=START)
+SUSPENDED = sample_runs.suspended("22222222-0000-4000-8000-000000000002", base_ns=START + 10**9)
+FAILED = sample_runs.failed("33333333-0000-4000-8000-000000000003", base_ns=START + 2 * 10**9)
+FOREIGN = sample_runs.foreign("44444444-0000-4000-8000-000000000004", base_ns=START + 3 * 10**9)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server whose store holds four runs, for tests that only read."""
+    path = tmp_path_factory.mktemp("viewer") / "clew.db"
+    with start(port=0, store_path=path) as running:
+        send(running, TRIAGE, SUSPENDED, FAILED, FOREIGN)
+        yield running
+
+
+@pytest.fixture
+def viewer(served: Running) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=served.address, timeout=20, trust_env=False) as client:
+        yield client
+
+
+def send(server: Running, *runs: sample_runs.Sample) -> None:
+    httpx.post(
+        f"{server.address}/v1/traces",
+        content=sample_runs.protobuf(*runs),
+        headers={"content-type": "application/x-protobuf"},
+        trust_env=False,
+    ).raise_for_status()
+
+
+def words(page: httpx.Response) -> str:
+    """The text of a page, without its markup."""
+    collected: list[str] = []
+
+    class Collector(HTMLParser):
+        def handle_data(self, data: str) -> None:
+            collected.append(data)
+
+    Collector().feed(page.text)
+    return " ".join(" ".join(collected).split())
+
+
+def record_of(run: sample_runs.Sample) -> RunRecord:
+    spans = otlp_protobuf.decode(sample_runs.protobuf(run)).spans
+    return RunRecord(summary=fold(spans, run.trace_id), spans=spans)
+
+
+def test_the_list_shows_runs_newest_first(viewer: httpx.Client) -> None:
+    """Each run has its agent, status, and totals; traces without Clew are left out."""
+    page = viewer.get("/")
+    found = re.findall(r'href="/runs/([0-9a-f-]{36})"', page.text)
+    assert [FAILED.run_id, SUSPENDED.run_id, TRIAGE.run_id] == found
+    shown = words(page)
+    for expected in ("triage", "completed", "9.2k", "$0.0319", "failed", "no usage", "≥ $0.00500"):
+        assert expected in shown
+
+
+def test_the_list_and_its_twin_agree(viewer: httpx.Client) -> None:
+    """By address and by `Accept`, the twin has the same runs with all totals."""
+    twin = viewer.get("/api/runs").json()
+    assert twin == viewer.get("/", headers={"accept": "application/json"}).json()
+    assert None is twin["next"]
+    run = twin["runs"][-1]
+    assert (TRIAGE.run_id, TRIAGE.trace_id, "triage", "completed") == (
+        run["run_id"],
+        run["trace_id"],
+        run["agent"],
+        run["status"],
+    )
+    tokens = {
+        "input": 9150, "output": 1221, "cache_read": 5200, "cache_write": 1024, "reasoning": 384,
+    }  # fmt: skip
+    assert tokens == run["tokens"]
+    assert (0.031872, "priced", 1, 8420.0) == (
+        run["cost_usd"],
+        run["cost_status"],
+        run["denials"],
+        run["duration_ms"],
+    )
+    assert ("2026-12-01T10:00:00.000000000Z", str(START)) == (
+        run["start_time"],
+        run["start_time_unix_nano"],
+    )
+
+
+def test_the_list_is_filtered_and_paged(viewer: httpx.Client) -> None:
+    """Query parameters narrow the list; `next` continues it."""
+
+    def agents(**params: Any) -> list[str | None]:
+        return [each["agent"] for each in viewer.get("/api/runs", params=params).json()["runs"]]
+
+    assert ["refunds"] == agents(agent="refunds")
+    assert ["nightly-report"] == agents(status="failed")
+    assert ["triage"] == agents(denied=1)
+    assert ["nightly-report", "triage"] == agents(failed="true")
+    assert [None, "nightly-report"] == agents(everything=1, limit=2)
+    first = viewer.get("/api/runs", params={"limit": 2}).json()
+    assert ["triage"] == agents(limit=2, after=first["next"])
+    page = viewer.get("/", params={"limit": 2})
+    older = re.search(r'href="([^"]+)" rel="next"', page.text)
+    assert older
+    assert "triage" in words(viewer.get(older[1].replace("&amp;", "&")))
+    assert "No run matches" in words(viewer.get("/", params={"agent": "nobody"}))
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"limit": "0"},
+        {"limit": "1001"},
+        {"limit": "-1"},
+        {"limit": "ten"},
+        {"limit": "10000000000"},
+        {"after": "x"},
+        {"status": "fine"},
+        {"denied": "maybe"},
+    ],
+)
+@pytest.mark.parametrize("path", ["/", "/api/runs"])
+def test_parameters_out_of_bounds_are_400(
+    viewer: httpx.Client, path: str, params: dict[str, str]
+) -> None:
+    """Wrong limits, cursors and filters are errors, in the form that was asked for."""
+    answer = viewer.get(path, params=params)
+    assert 400 == answer.status_code
+    if path == "/api/runs":
+        assert 400 == answer.json()["error"]["status"]
+    else:
+        assert "400 Bad Request" in words(answer)
+
+
+def test_a_run_and_its_twin_agree(viewer: httpx.Client) -> None:
+    """The page has a row for each span, in the order of its twin; both forms of the id work."""
+    twin = viewer.get(f"/api/runs/{TRIAGE.run_id}").json()
+    assert twin == viewer.get(f"/api/runs/{TRIAGE.trace_id.upper()}").json()
+    assert (
+        twin == viewer.get(f"/runs/{TRIAGE.run_id}", headers={"accept": "application/json"}).json()
+    )
+    page = viewer.get(f"/runs/{TRIAGE.run_id}")
+    rows = re.findall(r'<tr id="s-([0-9a-f]{16})"', page.text)
+    assert [each["span_id"] for each in twin["spans"]] == rows
+    assert [each.span_id for each in TRIAGE.spans] == rows
+    decision = next(each for each in twin["spans"] if each["name"] == "decide tool")
+    assert ("decision", "internal", "unset", 7, "search_orders") == (
+        decision["type"],
+        decision["kind"],
+        decision["status"],
+        decision["seq"],
+        decision["attributes"][semconv.DECISION_SUBJECT],
+    )
+
+
+def test_the_header_states_the_totals(viewer: httpx.Client) -> None:
+    """Status, duration, rounds, tokens with their parts, cost with its status, denials."""
+    shown = words(viewer.get(f"/runs/{TRIAGE.run_id}"))
+    for expected in (
+        "Duration 8.42 s",
+        "Rounds 4",
+        "Tool calls 4",
+        "5.2k cache read",
+        "1.0k cache write",
+        "384 reasoning",
+        "Cost $0.0319 priced",
+        "Denials 1 of 4 decisions",
+        "Errors 2",
+    ):
+        assert expected in shown
+
+
+def test_denials_and_errors_are_told_in_words(viewer: httpx.Client) -> None:
+    """A denied decision, a denied tool and a failed one are rows that say so."""
+    page = viewer.get(f"/runs/{TRIAGE.run_id}").text
+    rows = re.findall(r"<tr id=.*?</tr>", page, re.DOTALL)
+    denied = [row for row in rows if 'class="row r-decision denied' in row]
+    assert 1 == len(denied)
+    assert re.search(r"badge b-bad.*deny</span>", denied[0])
+    failed = [row for row in rows if " failed" in row.split(">")[0]]
+    assert 2 == len(failed)
+    assert all("error</span>" in row for row in failed)
+
+
+def test_segments_have_an_axis_each(viewer: httpx.Client) -> None:
+    """A run that waited an hour shows both segments at their own scale, and the wait."""
+    page = viewer.get(f"/runs/{SUSPENDED.run_id}")
+    shown = words(page)
+    assert "Segment 1" in shown
+    assert "after waiting 59 min 58 s" in shown
+    assert "5.30 s in 2 segments" in shown
+    assert 2 == page.text.count('<table class="spans">')
+
+
+def test_a_span_can_be_opened_without_script(viewer: httpx.Client) -> None:
+    """The selected span's attributes are on the page, on a page of their own and in a twin."""
+    denied = next(
+        each for each in TRIAGE.spans if each.attributes.get(semconv.DECISION_OUTCOME) == "deny"
+    )
+    page = viewer.get(f"/runs/{TRIAGE.run_id}", params={"span": denied.span_id})
+    alone = viewer.get(f"/runs/{TRIAGE.run_id}/spans/{denied.span_id}")
+    part = viewer.get(f"/runs/{TRIAGE.run_id}/spans/{denied.span_id}", params={"fragment": "1"})
+    for answer in (page, alone, part):
+        shown = words(answer)
+        assert "clew.decision.reason trust_zone" in shown
+        assert "2026-12-01T10:00:02.424000000Z" in shown
+    assert "<html" not in part.text
+    twin = viewer.get(f"/api/runs/{TRIAGE.run_id}/spans/{denied.span_id}").json()
+    assert "trust_zone" == twin["span"]["attributes"][semconv.DECISION_REASON]
+
+
+def test_events_and_links_are_shown(viewer: httpx.Client) -> None:
+    """An exception event appears by type; the link of a resumed segment leads to the one before."""
+    broken = FAILED.spans[-1]
+    shown = words(viewer.get(f"/runs/{FAILED.run_id}", params={"span": broken.span_id}))
+    assert "exception +921 ms" in shown
+    assert "exception.type openai.InternalServerError" in shown
+    first, second = (each for each in SUSPENDED.spans if each.name.startswith("invoke_agent"))
+    page = viewer.get(f"/runs/{SUSPENDED.run_id}", params={"span": second.span_id})
+    assert f"?span={first.span_id}#s-{first.span_id}" in page.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/runs/99999999-0000-4000-8000-000000000009",
+        "/runs/nonsense",
+        "/runs/1111",
+        f"/runs/{TRIAGE.run_id}/spans/ffffffffffffffff",
+        "/nothing",
+        "/static/../pages.py",
+        "/static/%2e%2e/pages.py",
+    ],
+)
+def test_what_is_not_there_is_404(viewer: httpx.Client, path: str) -> None:
+    """Unknown runs, spans and pages look the same, as pages and as JSON."""
+    assert 404 == viewer.get(path).status_code
+    if path.startswith("/runs"):
+        answer = viewer.get(f"/api{path}")
+        assert (404, "There is no such run or span.") == (
+            answer.status_code,
+            answer.json()["error"]["message"],
+        )
+
+
+def test_a_trace_of_others_is_shown_too(viewer: httpx.Client) -> None:
+    """A trace without Clew has a page: what is not known is a dash, never zero."""
+    page = viewer.get(f"/runs/{FOREIGN.run_id}")
+    assert f"Rounds {UNKNOWN} Tool calls {UNKNOWN}" in words(page)
+    assert None is viewer.get(f"/api/runs/{FOREIGN.run_id}").json()["run"]["rounds"]
+
+
+def test_no_page_is_sent_in_part(store_file: Path) -> None:
+    """When the store fails, the answer is a whole error page with its status, never half a page."""
+    with (
+        start(port=0, store_path=store_file) as running,
+        httpx.Client(base_url=running.address, trust_env=False) as client,
+    ):
+        send(running, TRIAGE)
+        connection = connect(store_file)
+        connection.execute("UPDATE spans SET attributes = '{' WHERE seq > 10")
+        connection.execute("UPDATE runs SET fold = '{'")
+        connection.close()
+        for path in ("/", f"/runs/{TRIAGE.run_id}"):
+            page = client.get(path)
+            assert 503 == page.status_code
+            assert page.text.rstrip().endswith("</html>")
+            assert "<table" not in page.text
+        assert 503 == client.get("/api/runs").json()["error"]["status"]
+
+
+class BrokenSource(BaseSource):
+    """A source with a fault of its own."""
+
+    def runs(self, wanted: RunFilter, page: Page) -> RunPage:
+        raise ZeroDivisionError("a secret")
+
+    def run(self, trace_id: str) -> RunRecord:
+        raise ZeroDivisionError("a secret")
+
+
+def test_a_fault_is_500_without_details(caplog: pytest.LogCaptureFixture) -> None:
+    """An unexpected fault shows a page of its own, is logged, and tells the reader nothing."""
+    app = Starlette(routes=Pages(BrokenSource(), address="").routes())
+    client = TestClient(app)
+    for path in ("/", f"/runs/{TRIAGE.run_id}"):
+        page = client.get(path)
+        assert 500 == page.status_code
+        assert "500 Internal Server Error" in words(page)
+        assert "secret" not in page.text
+    assert 500 == client.get("/api/runs").json()["error"]["status"]
+    assert "Clew could not answer /api/runs" in caplog.text
+
+
+HOSTILE = "<img src=x onerror=\"document.title='owned'\">'\"&{{7*7}}</script>\u202egnp\x00\x1b[2J"
+
+
+def hostile() -> sample_runs.Sample:
+    run = sample_runs.Sample(service=HOSTILE)
+    root = run.root(HOSTILE, 0, 100, **{
+        semconv.RUN_STATUS: "failed", semconv.ERROR_TYPE: HOSTILE, semconv.TENANT: HOSTILE,
+        semconv.RUN_TERMINATION_REASON: HOSTILE, semconv.CONVERSATION_ID: HOSTILE,
+        semconv.RUN_PARENT_ID: "javascript:alert(1)//",
+    })  # fmt: skip
+    root.status = 2
+    root.name = HOSTILE
+    root.events.append((HOSTILE, 5, {HOSTILE: HOSTILE}))
+    root.links.append(("ab" * 16, "cd" * 8))
+    run.add(
+        HOSTILE, 1, 2, root, {HOSTILE: [HOSTILE], "m": {HOSTILE: HOSTILE}}, scope=HOSTILE, status=2
+    )
+    run.model(1, 3, 50, root, model=HOSTILE)
+    run.tool(HOSTILE, 51, 60, root, HOSTILE)
+    run.decide(HOSTILE, HOSTILE, 61, root, HOSTILE, HOSTILE)
+    return run
+
+
+def test_everything_that_was_sent_is_escaped(served: Running, viewer: httpx.Client) -> None:
+    """Markup in any name or value is text on every page; no script, style or handler appears."""
+    run = hostile()
+    send(served, run)
+    pages = [viewer.get("/"), viewer.get("/", params={"agent": HOSTILE})]
+    for span in run.spans:
+        pages.append(viewer.get(f"/runs/{run.run_id}", params={"span": span.span_id}))
+        pages.append(viewer.get(f"/runs/{run.run_id}/spans/{span.span_id}"))
+    for page in pages:
+        assert 200 == page.status_code
+        seen: list[tuple[str, dict[str, str | None]]] = []
+
+        class Tags(HTMLParser):
+            def handle_starttag(
+                self, tag: str, attrs: list[tuple[str, str | None]], seen: Any = seen
+            ) -> None:
+                seen.append((tag, dict(attrs)))
+
+        Tags().feed(page.text)
+        assert "img" not in {tag for tag, _ in seen}
+        assert [{"src", "defer"}] == [set(each) for tag, each in seen if tag == "script"]
+        for _, attributes in seen:
+            assert not [name for name in attributes if name.startswith("on") or name == "style"]
+            assert not (attributes.get("href") or "").startswith("javascript:")
+        assert "49" not in page.text.split("{{7*7}}")[0][-20:]
+        assert HOSTILE.replace("\x00", "").split("<")[1][:9] in words(page).replace("\ufffd", "")
+
+
+def test_the_security_headers_are_everywhere(viewer: httpx.Client) -> None:
+    """Pages, twins, files, errors and the receiver all carry the policy."""
+    for path in ("/", "/api/runs", "/static/clew.css", "/nothing", "/v1/traces"):
+        answer = viewer.get(path)
+        assert HEADERS == {name: answer.headers[name] for name in HEADERS}
+    assert "unsafe" not in HEADERS["content-security-policy"]
+
+
+@pytest.mark.parametrize(
+    ("host", "allowed"),
+    [
+        ("localhost", True),
+        ("localhost:4318", True),
+        ("LOCALHOST.", True),
+        ("127.0.0.1:1", True),
+        ("[::1]:4318", True),
+        ("clew.internal:4318", True),
+        ("evil.example", False),
+        ("localhost.evil.example", False),
+        ("evil.example:4318", False),
+        ("127.0.0.1.evil.example", False),
+        ("192.0.2.7", False),
+        ("localhost:4318@evil.example", False),
+        ("[::1].evil.example", False),
+        ("", False),
+    ],
+)
+def test_unknown_host_names_are_refused(host: str, allowed: bool) -> None:
+    """Only loopback names, the bound host and names given on purpose are answered."""
+
+    async def app(*_: Any) -> None: ...
+
+    guard = Guard(app, host="127.0.0.1", names=["Clew.Internal"])
+    assert allowed == guard.allows(host)
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [("192.0.2.7:80", True), ("[2001:db8::1]", True), ("evil.example", False)],
+)
+def test_bound_to_every_address_only_addresses_are_added(host: str, name: bool) -> None:
+    """No name can be rebound to an address that is written as digits; names stay refused."""
+
+    async def app(*_: Any) -> None: ...
+
+    assert name == Guard(app, host="0.0.0.0").allows(host)  # noqa: S104 - not bound here
+
+
+def test_a_rebound_name_gets_nothing(viewer: httpx.Client) -> None:
+    """A request under a foreign name is refused, for pages and for the receiver."""
+    for method, path in (("GET", "/"), ("GET", "/api/runs"), ("POST", "/v1/traces")):
+        answer = viewer.request(method, path, headers={"host": "evil.example"})
+        assert 400 == answer.status_code
+        assert "triage" not in answer.text
+
+
+def test_a_host_header_is_read_strictly() -> None:
+    """Port, brackets and the last dot are not part of the name; anything else gives none."""
+    assert ["a", "a", "::1", "", "", ""] == [
+        host_name(each) for each in ("A:1", "a.", "[::1]:2", "[::1", "[::1]x", "a:b")
+    ]
+
+
+def test_an_empty_store_says_how_to_begin(store_file: Path) -> None:
+    """The first page names the endpoint to send to."""
+    with start(port=0, store_path=store_file) as running:
+        page = httpx.get(running.address, trust_env=False)
+        assert f"OTEL_EXPORTER_OTLP_ENDPOINT={running.address}" in words(page)
+
+
+def test_pages_are_small(viewer: httpx.Client) -> None:
+    """The list, style and script together stay under 100 kB as transferred."""
+    sizes = [
+        int(viewer.get(path).headers["content-length"])
+        for path in ("/", "/static/clew.css", "/static/clew.js", "/static/icon.svg")
+    ]
+    assert sum(sizes) < 100_000
+
+
+def test_templates_print_nothing_unescaped() -> None:
+    """No template switches escaping off."""
+    env = environment(address="")
+    for name in env.list_templates():
+        assert env.loader
+        source = env.loader.get_source(env, name)[0]
+        assert not re.search(r"\|\s*safe|autoescape|style=|<style|javascript:", source)
+
+
+# --- layout -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("length", "step", "steps"),
+    [
+        (1, 1, 1),
+        (10, 1, 10),
+        (11, 2, 6),
+        (8_420_000_000, 10**9, 9),
+        (2_200_000_000, 500_000_000, 5),
+    ],
+)
+def test_an_axis_has_round_steps(length: int, step: int, steps: int) -> None:
+    """Steps are 1, 2 or 5 times a power of ten, at most ten of them, and cover the length."""
+    assert (step, steps) == axis(length)
+
+
+def test_bars_lie_where_their_spans_are() -> None:
+    """Start and length of a bar are its span's share of the axis; order is to the nanosecond."""
+    run = sample_runs.Sample()
+    root = run.root("a", 0, 1000)
+    run.tool("first", 250, 750, root)
+    run.tool("late", 250.000001, 250.000002, root)
+    (segment,) = lay_out(record_of(run)).segments
+    whole, first, late = segment.rows
+    assert (10, 0, 100) == (segment.steps, whole.bar.x, whole.bar.width)
+    assert (25, 50) == (first.bar.x, first.bar.width)
+    assert ("late", 25) == (late.span.attributes[semconv.TOOL_NAME], late.bar.x)
+    assert late.bar.width > 0
+
+
+def test_a_seal_does_not_stretch_the_axis() -> None:
+    """The mark that comes seconds after the end lies at the edge, with its true time in words."""
+    (segment,) = lay_out(record_of(TRIAGE)).segments
+    assert "8.42 s" == segment.duration
+    assert ("+13.42 s", True) == (segment.rows[-1].start, segment.rows[-1].bar.mark)
+
+
+def test_a_long_run_is_paged() -> None:
+    """Rows are bounded; a selected span brings its page."""
+    run = sample_runs.Sample()
+    root = run.root("a", 0, 10_000)
+    for number in range(ROWS_AT_ONCE * 2):
+        run.tool("t", number, number + 1, root)
+    record = record_of(run)
+    first = lay_out(record)
+    assert (0, ROWS_AT_ONCE, 2 * ROWS_AT_ONCE + 1) == (first.first, first.shown, first.total)
+    last = lay_out(record, selected=run.spans[-1].span_id)
+    assert (2 * ROWS_AT_ONCE, 1) == (last.first, last.shown)
+    beyond = lay_out(record, first=10**8)
+    assert (0, ()) == (beyond.shown, beyond.segments)
+
+
+def test_spans_that_are_their_own_ancestors_are_shown_once() -> None:
+    """Circles and missing parents lose no span and end."""
+    run = sample_runs.Sample()
+    one = run.add("one", 0, 1)
+    two = run.add("two", 1, 2, one)
+    one.parent_id = two.span_id
+    selfish = run.add("selfish", 2, 3)
+    selfish.parent_id = selfish.span_id
+    lost = run.add("lost", 3, 4)
+    lost.parent_id = "f" * 16
+    (segment,) = lay_out(record_of(run)).segments
+    assert ["lost", "one", "selfish", "two"] == sorted(row.span.name for row in segment.rows)
