@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from clew.dialects._read import count, decode, is_empty, text
+from clew.dialects._read import Count, decode, is_empty, text
 from clew.dialects.finish_reasons import finish_reasons
 from clew.facts import ResponseFacts, ToolCall, Usage
 
@@ -18,19 +18,19 @@ class CacheDetail(Struct, rename="camel", gc=False):
     """Tokens written to the cache with one lifetime."""
 
     ttl: str | None = None
-    input_tokens: int | None = None
+    input_tokens: Count | None = None
 
 
 class RawUsage(Struct, rename="camel"):
     """A usage object; `inputTokens` is the uncached part only."""
 
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    total_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_read_input_token_count: int | None = None
-    cache_write_input_tokens: int | None = None
-    cache_write_input_token_count: int | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    total_tokens: Count | None = None
+    cache_read_input_tokens: Count | None = None
+    cache_read_input_token_count: Count | None = None
+    cache_write_input_tokens: Count | None = None
+    cache_write_input_token_count: Count | None = None
     cache_details: list[CacheDetail] | None = None
 
 
@@ -41,19 +41,19 @@ def usage_of(raw: RawUsage | None) -> Usage | None:
     """
     if raw is None:
         return None
-    uncached, output_tokens = count(raw.input_tokens), count(raw.output_tokens)
+    uncached, output_tokens = raw.input_tokens, raw.output_tokens
     if uncached is None and output_tokens is None:
         return None
-    read = count(raw.cache_read_input_tokens)
-    read = count(raw.cache_read_input_token_count) if read is None else read
-    written = count(raw.cache_write_input_tokens)
-    written = count(raw.cache_write_input_token_count) if written is None else written
+    read = raw.cache_read_input_tokens
+    read = raw.cache_read_input_token_count if read is None else read
+    written = raw.cache_write_input_tokens
+    written = raw.cache_write_input_token_count if written is None else written
     input_tokens = None if uncached is None else uncached + (read or 0) + (written or 0)
-    total = count(raw.total_tokens)
+    total = raw.total_tokens
     long = [
         tokens
         for detail in raw.cache_details or ()
-        if detail.ttl == "1h" and (tokens := count(detail.input_tokens)) is not None
+        if detail.ttl == "1h" and (tokens := detail.input_tokens) is not None
     ]
     return Usage(
         input_tokens=input_tokens,

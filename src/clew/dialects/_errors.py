@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from clew.dialects._read import is_empty, loads, word
+from clew.dialects._read import is_empty, loads, text, word
 from clew.facts import ErrorFacts
 
 _UNKNOWN = ErrorFacts()
@@ -51,7 +51,8 @@ def error_in(value: Any) -> ErrorFacts:
         return _UNKNOWN
     found = cast("dict[str, Any]", value)
     kind = word(found.get("type")) or word(found.get("status")) or word(found.get("__type"))
-    return ErrorFacts(kind and _amazon(kind), word(found.get("code")))
+    code = found.get("code")
+    return ErrorFacts(kind and _amazon(kind), code if type(code) is int else text(code))
 
 
 def _amazon(kind: str) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from clew.dialects._read import EMPTY, count, is_empty
+from clew.dialects._read import EMPTY, Count, is_empty
 from clew.facts import Usage
 
 
@@ -15,18 +15,18 @@ class ModalityCount(Struct, rename="camel", gc=False):
     """Tokens of one modality."""
 
     modality: str | None = None
-    token_count: int | None = None
+    token_count: Count | None = None
 
 
 class UsageMetadata(Struct, rename="camel"):
     """A usage object: https://ai.google.dev/api/generate-content#UsageMetadata."""
 
-    prompt_token_count: int | None = None
-    candidates_token_count: int | None = None
-    thoughts_token_count: int | None = None
-    tool_use_prompt_token_count: int | None = None
-    cached_content_token_count: int | None = None
-    total_token_count: int | None = None
+    prompt_token_count: Count | None = None
+    candidates_token_count: Count | None = None
+    thoughts_token_count: Count | None = None
+    tool_use_prompt_token_count: Count | None = None
+    cached_content_token_count: Count | None = None
+    total_token_count: Count | None = None
     prompt_tokens_details: list[ModalityCount] | None = None
     prompt_token_details: list[ModalityCount] | None = None
     tool_use_prompt_tokens_details: list[ModalityCount] | None = None
@@ -97,7 +97,7 @@ class Embeddings(Struct):
 class Statistics(Struct, gc=False):
     """How many tokens went into a vector."""
 
-    token_count: int | None = None
+    token_count: Count | None = None
 
 
 class GeminiResponse(Struct, rename="camel"):
@@ -123,9 +123,9 @@ def usage_of(raw: UsageMetadata | None) -> Usage | None:
     """
     if raw is None:
         return None
-    prompt, tool_prompt = count(raw.prompt_token_count), count(raw.tool_use_prompt_token_count)
-    answer, thoughts = count(raw.candidates_token_count), count(raw.thoughts_token_count)
-    total = count(raw.total_token_count)
+    prompt, tool_prompt = raw.prompt_token_count, raw.tool_use_prompt_token_count
+    answer, thoughts = raw.candidates_token_count, raw.thoughts_token_count
+    total = raw.total_token_count
     input_tokens, output_tokens = _sum(prompt, tool_prompt), _sum(answer, thoughts)
     if input_tokens is None and output_tokens is None:
         input_tokens = total  # a cache that was created: all of it was read in
@@ -155,7 +155,7 @@ def _usage(
     return Usage(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
-        cache_read_tokens=count(raw.cached_content_token_count),
+        cache_read_tokens=raw.cached_content_token_count,
         reasoning_tokens=thoughts,
         input_audio_tokens=_of(prompt, "AUDIO"),
         output_audio_tokens=_of(made, "AUDIO"),
@@ -172,5 +172,5 @@ def _sum(*counts: int | None) -> int | None:
 
 
 def _of(details: list[ModalityCount] | None, modality: str) -> int | None:
-    counts = [count(entry.token_count) for entry in details or () if entry.modality == modality]
+    counts = [entry.token_count for entry in details or () if entry.modality == modality]
     return _sum(*counts)

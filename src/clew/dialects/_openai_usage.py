@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from clew.dialects._read import EMPTY, count, is_empty, loads, number
+from clew.dialects._read import EMPTY, Count, is_empty, loads, number
 from clew.facts import Usage
 
 _TICKS_PER_USD: Final = 10**10
@@ -25,28 +25,28 @@ _REASONING_IN_TOTAL_ONLY: Final = frozenset(("gcp.gemini", "gcp.vertex_ai"))
 class Details(Struct, gc=False):
     """The parts of a prompt or a completion."""
 
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    cache_creation_tokens: int | None = None
-    reasoning_tokens: int | None = None
-    audio_tokens: int | None = None
-    image_tokens: int | None = None
+    cached_tokens: Count | None = None
+    cache_write_tokens: Count | None = None
+    cache_creation_tokens: Count | None = None
+    reasoning_tokens: Count | None = None
+    audio_tokens: Count | None = None
+    image_tokens: Count | None = None
 
 
 class ServerTools(Struct, gc=False):
     """Uses of the provider's own tools."""
 
-    web_search_requests: int | None = None
+    web_search_requests: Count | None = None
 
 
 class RawUsage(Struct, gc=False):
     """A usage object as the wire has it."""
 
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    total_tokens: int | None = None
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    total_tokens: Count | None = None
     prompt_tokens_details: Details | None = None
     completion_tokens_details: Details | None = None
     input_tokens_details: Details | None = None
@@ -55,17 +55,17 @@ class RawUsage(Struct, gc=False):
     output_token_details: Details | None = None
     prompt_token_details: Details | None = None
     completion_token_details: Details | None = None
-    prompt_cache_hit_tokens: int | None = None
-    cached_tokens: int | None = None
-    num_cached_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    reasoning_tokens: int | None = None
-    num_search_queries: int | None = None
+    prompt_cache_hit_tokens: Count | None = None
+    cached_tokens: Count | None = None
+    num_cached_tokens: Count | None = None
+    cache_read_input_tokens: Count | None = None
+    cache_creation_input_tokens: Count | None = None
+    reasoning_tokens: Count | None = None
+    num_search_queries: Count | None = None
     server_tool_use: ServerTools | None = None
     server_tool_use_details: ServerTools | None = None
     cost: msgspec.Raw = EMPTY
-    cost_in_usd_ticks: int | None = None
+    cost_in_usd_ticks: Count | None = None
 
     def is_empty(self) -> bool:
         """Tell whether no total of tokens is reported at all."""
@@ -94,10 +94,10 @@ def usage_of(raw: RawUsage | None, provider: str | None) -> Usage | None:
     given = given or raw.prompt_token_details or _NO_DETAILS
     made = raw.completion_tokens_details or raw.output_tokens_details or raw.output_token_details
     made = made or raw.completion_token_details or _NO_DETAILS
-    input_tokens = count(_first(raw.prompt_tokens, raw.input_tokens))
-    output_tokens = count(_first(raw.completion_tokens, raw.output_tokens))
-    reasoning = count(_first(made.reasoning_tokens, raw.reasoning_tokens))
-    total = count(raw.total_tokens)
+    input_tokens = _first(raw.prompt_tokens, raw.input_tokens)
+    output_tokens = _first(raw.completion_tokens, raw.output_tokens)
+    reasoning = _first(made.reasoning_tokens, raw.reasoning_tokens)
+    total = raw.total_tokens
     mismatch = False
     if total is not None and input_tokens is not None:
         extra = total - input_tokens - (output_tokens or 0)
@@ -112,20 +112,18 @@ def usage_of(raw: RawUsage | None, provider: str | None) -> Usage | None:
     return Usage(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
-        cache_read_tokens=count(_cache_read(raw, given)),
-        cache_write_tokens=count(
-            _first(
-                given.cache_write_tokens,
-                given.cache_creation_tokens,
-                raw.cache_creation_input_tokens,
-            )
+        cache_read_tokens=_cache_read(raw, given),
+        cache_write_tokens=_first(
+            given.cache_write_tokens,
+            given.cache_creation_tokens,
+            raw.cache_creation_input_tokens,
         ),
         reasoning_tokens=reasoning,
-        input_audio_tokens=count(given.audio_tokens),
-        output_audio_tokens=count(made.audio_tokens),
-        input_image_tokens=count(given.image_tokens),
-        output_image_tokens=count(made.image_tokens),
-        web_searches=count(_first(tools.web_search_requests, raw.num_search_queries)),
+        input_audio_tokens=given.audio_tokens,
+        output_audio_tokens=made.audio_tokens,
+        input_image_tokens=given.image_tokens,
+        output_image_tokens=made.image_tokens,
+        web_searches=_first(tools.web_search_requests, raw.num_search_queries),
         cost_usd=_cost(raw),
         mismatch=mismatch,
     )

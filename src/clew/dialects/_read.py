@@ -13,7 +13,7 @@ import json
 import math
 import types
 import typing
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
@@ -21,6 +21,9 @@ T = TypeVar("T")
 
 MAX_COUNT: Final = 2**63 - 1
 """Counts above this are no counts: OpenTelemetry's integers have 64 bits."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
+"""A count in a struct: checked as it is decoded."""
 
 EMPTY: Final = msgspec.Raw()
 _EMPTY_VALUES: Final = frozenset((b"", b"null", b'""', b"[]", b"{}"))
@@ -108,8 +111,10 @@ def fit(kind: Any, value: Any) -> Any:
         return value
     if kind is msgspec.Raw:
         return _fit_raw(value)
-    if kind is int:
+    if origin is Annotated:
         return _UNFIT if (whole := count(value)) is None else whole
+    if kind is int:
+        return value if type(value) is int else _UNFIT
     if kind is float:
         return _UNFIT if (real := number(value)) is None else float(real)
     if kind in (str, bool, types.NoneType):

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from clew.dialects._dialect import Answer, WireDialect
 from clew.dialects._errors import error_of
-from clew.dialects._read import EMPTY, count, decode, is_empty, number, text
+from clew.dialects._read import EMPTY, Count, decode, is_empty, number, text
 from clew.dialects._sse import TypedReader
 from clew.dialects._stream import QUIET, TELLS
 from clew.dialects._template import holes
@@ -31,16 +31,16 @@ class _Effort(Struct, gc=False):
     format: msgspec.Raw = EMPTY
 
 
-class _Entry(Struct, gc=False):
-    pass
-
-
 class _Block(Struct, gc=False):
     type: str | None = None
     tool_use_id: str | None = None
 
 
-class _Message(Struct, gc=False):
+class _Entry(Struct, gc=False):
+    """A message of which only the existence matters."""
+
+
+class _Message(_Entry, gc=False):
     content: msgspec.Raw = EMPTY
 
 
@@ -58,18 +58,25 @@ class _Request(Struct):
     output_format: msgspec.Raw = EMPTY
 
 
-class _Results(Struct):
-    messages: list[_Message] | None = None
+class _RequestWithContent(_Request):
+    messages: list[_Message] | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 _REQUEST: Final = msgspec.json.Decoder(_Request)
-_RESULTS: Final = msgspec.json.Decoder(_Results)
+_REQUEST_WITH_CONTENT: Final = msgspec.json.Decoder(_RequestWithContent)
 _BLOCKS: Final = msgspec.json.Decoder(list[_Block])
+_RESULT: Final = b'"tool_use_id"'
 
 
 def read_request(body: bytes, route: Route) -> RequestFacts:
-    """Read a messages request."""
-    request = decode(_REQUEST, body)
+    """Read a messages request; content is looked at only when it carries tool results."""
+    result_ids: tuple[str, ...] = ()
+    if _RESULT in body:
+        request = decode(_REQUEST_WITH_CONTENT, body)
+        if request is not None:
+            result_ids = _tool_result_ids(request.messages or [])
+    else:
+        request = decode(_REQUEST, body)
     if request is None:
         return RequestFacts(model=route.model, stream=route.stream)
     config = request.output_config
@@ -91,25 +98,20 @@ def read_request(body: bytes, route: Route) -> RequestFacts:
         tools=None
         if not tools
         else tuple([name for tool in tools if (name := tool.name or tool.type)]),
-        tool_result_ids=_tool_result_ids(body),
+        tool_result_ids=result_ids,
     )
 
 
-def _tool_result_ids(body: bytes) -> tuple[str, ...]:
-    """Ids of the results sent; the messages are read a second time only when there are some."""
-    if b'"tool_use_id"' not in body:
-        return ()
-    results = decode(_RESULTS, body)
+def _tool_result_ids(messages: list[_Message]) -> tuple[str, ...]:
+    """Ids of the results sent; the provider's own tools have results of other types."""
     ids: list[str] = []
-    for message in results.messages or () if results is not None else ():
+    for message in messages:
         content = bytes(message.content)  # pyright: ignore[reportArgumentType]
-        if content[:1] == b"[" and b'"tool_use_id"' in content:
-            blocks = decode(_BLOCKS, content) or []
-            # The provider's own tools have results of other types.
+        if content.startswith(b"[") and _RESULT in content:
             ids.extend(
                 [
                     block.tool_use_id
-                    for block in blocks
+                    for block in decode(_BLOCKS, content) or ()
                     if block.type == "tool_result" and block.tool_use_id
                 ]
             )
@@ -117,24 +119,24 @@ def _tool_result_ids(body: bytes) -> tuple[str, ...]:
 
 
 class _CacheWrites(Struct, gc=False):
-    ephemeral_1h_input_tokens: int | None = None
+    ephemeral_1h_input_tokens: Count | None = None
 
 
 class _ServerTools(Struct, gc=False):
-    web_search_requests: int | None = None
+    web_search_requests: Count | None = None
 
 
 class _OutputDetails(Struct, gc=False):
-    thinking_tokens: int | None = None
+    thinking_tokens: Count | None = None
 
 
 class RawUsage(Struct):
     """A usage object as the wire has it. `input_tokens` is the uncached part only."""
 
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    cache_creation_input_tokens: Count | None = None
+    cache_read_input_tokens: Count | None = None
     cache_creation: _CacheWrites | None = None
     server_tool_use: _ServerTools | None = None
     output_tokens_details: _OutputDetails | None = None
@@ -155,18 +157,18 @@ def usage_of(raw: RawUsage | None) -> Usage | None:
     """
     if raw is None:
         return None
-    uncached = count(raw.input_tokens)
-    written = count(raw.cache_creation_input_tokens)
-    read = count(raw.cache_read_input_tokens)
+    uncached = raw.input_tokens
+    written = raw.cache_creation_input_tokens
+    read = raw.cache_read_input_tokens
     writes, tools, details = raw.cache_creation, raw.server_tool_use, raw.output_tokens_details
     return Usage(
         input_tokens=None if uncached is None else uncached + (written or 0) + (read or 0),
-        output_tokens=count(raw.output_tokens),
+        output_tokens=raw.output_tokens,
         cache_read_tokens=read,
         cache_write_tokens=written,
-        cache_write_1h_tokens=None if writes is None else count(writes.ephemeral_1h_input_tokens),
-        reasoning_tokens=None if details is None else count(details.thinking_tokens),
-        web_searches=None if tools is None else count(tools.web_search_requests),
+        cache_write_1h_tokens=None if writes is None else writes.ephemeral_1h_input_tokens,
+        reasoning_tokens=None if details is None else details.thinking_tokens,
+        web_searches=None if tools is None else tools.web_search_requests,
     )
 
 

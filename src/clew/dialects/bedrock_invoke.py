@@ -19,7 +19,7 @@ from clew.dialects import bedrock_converse, openai_chat
 from clew.dialects._dialect import Answer, WireDialect
 from clew.dialects._eventstream import EventStreamReader
 from clew.dialects._openai_chat_stream import ChatReader
-from clew.dialects._read import EMPTY, count, decode, is_empty, loads
+from clew.dialects._read import EMPTY, Count, count, decode, is_empty, loads
 from clew.dialects.by_paths import PATHS, Gathered, find
 from clew.dialects.by_paths import read_request as read_by_paths
 from clew.facts import RequestFacts, ResponseFacts, Usage
@@ -121,10 +121,10 @@ def _filled(facts: ResponseFacts, counts: dict[str, int | None]) -> ResponseFact
 
 
 class _Metrics(Struct, rename="camel", gc=False):
-    input_token_count: int | None = None
-    output_token_count: int | None = None
-    cache_read_input_token_count: int | None = None
-    cache_write_input_token_count: int | None = None
+    input_token_count: Count | None = None
+    output_token_count: Count | None = None
+    cache_read_input_token_count: Count | None = None
+    cache_write_input_token_count: Count | None = None
 
 
 class _Chunk(Struct):
@@ -224,10 +224,10 @@ class InvokeReader(EventStreamReader):
         return _filled(
             facts,
             {
-                "input": count(metrics.input_token_count),
-                "output": count(metrics.output_token_count),
-                "cache-read-input": count(metrics.cache_read_input_token_count),
-                "cache-write-input": count(metrics.cache_write_input_token_count),
+                "input": metrics.input_token_count,
+                "output": metrics.output_token_count,
+                "cache-read-input": metrics.cache_read_input_token_count,
+                "cache-write-input": metrics.cache_write_input_token_count,
             },
         )
 

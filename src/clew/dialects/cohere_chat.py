@@ -15,7 +15,7 @@ from msgspec import Struct
 from clew.dialects._dialect import Answer, WireDialect
 from clew.dialects._errors import error_of
 from clew.dialects._lines import LinesReader
-from clew.dialects._read import EMPTY, count, decode, is_empty, number, text
+from clew.dialects._read import EMPTY, Count, decode, is_empty, number, text
 from clew.dialects._sse import SseReader
 from clew.dialects._stream import QUIET, TELLS, EventReader
 from clew.dialects._template import holes
@@ -101,9 +101,9 @@ def _tool_name(tool: _Tool) -> str | None:
 class Tokens(Struct, gc=False):
     """Counts, billed or real."""
 
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    reasoning_tokens: int | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    reasoning_tokens: Count | None = None
 
 
 class RawUsage(Struct):
@@ -111,7 +111,7 @@ class RawUsage(Struct):
 
     billed_units: Tokens | None = None
     tokens: Tokens | None = None
-    cached_tokens: int | None = None
+    cached_tokens: Count | None = None
 
 
 def usage_of(raw: RawUsage | None) -> Usage | None:
@@ -119,16 +119,16 @@ def usage_of(raw: RawUsage | None) -> Usage | None:
     if raw is None:
         return None
     billed, real = raw.billed_units or Tokens(), raw.tokens or Tokens()
-    input_tokens, output_tokens = count(billed.input_tokens), count(billed.output_tokens)
+    input_tokens, output_tokens = billed.input_tokens, billed.output_tokens
     if input_tokens is None and output_tokens is None:
-        input_tokens, output_tokens = count(real.input_tokens), count(real.output_tokens)
+        input_tokens, output_tokens = real.input_tokens, real.output_tokens
     if input_tokens is None and output_tokens is None:
         return None
     return Usage(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
-        cache_read_tokens=count(raw.cached_tokens),
-        reasoning_tokens=count(real.reasoning_tokens),
+        cache_read_tokens=raw.cached_tokens,
+        reasoning_tokens=real.reasoning_tokens,
     )
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from clew.dialects._dialect import Answer, WireDialect
 from clew.dialects._errors import error_of
-from clew.dialects._read import EMPTY, count, decode, is_empty, number, text
+from clew.dialects._read import EMPTY, Count, decode, is_empty, number, text
 from clew.dialects._sse import SseReader
 from clew.dialects._stream import QUIET, TELLS
 from clew.dialects._template import holes
@@ -71,21 +71,21 @@ class _Step(Struct):
 
 class _Modality(Struct, gc=False):
     modality: str | None = None
-    tokens: int | None = None
+    tokens: Count | None = None
 
 
 class _Grounding(Struct, gc=False):
     type: str | None = None
-    count: int | None = None
+    count: Count | None = None
 
 
 class _Usage(Struct):
-    total_tokens: int | None = None
-    total_input_tokens: int | None = None
-    total_output_tokens: int | None = None
-    total_thought_tokens: int | None = None
-    total_tool_use_tokens: int | None = None
-    total_cached_tokens: int | None = None
+    total_tokens: Count | None = None
+    total_input_tokens: Count | None = None
+    total_output_tokens: Count | None = None
+    total_thought_tokens: Count | None = None
+    total_tool_use_tokens: Count | None = None
+    total_cached_tokens: Count | None = None
     input_tokens_by_modality: list[_Modality] | None = None
     output_tokens_by_modality: list[_Modality] | None = None
     cached_tokens_by_modality: list[_Modality] | None = None
@@ -185,9 +185,9 @@ def usage_of(raw: _Usage | None) -> Usage | None:
     """
     if raw is None:
         return None
-    prompt, tools = count(raw.total_input_tokens), count(raw.total_tool_use_tokens)
-    answer, thoughts = count(raw.total_output_tokens), count(raw.total_thought_tokens)
-    total = count(raw.total_tokens)
+    prompt, tools = raw.total_input_tokens, raw.total_tool_use_tokens
+    answer, thoughts = raw.total_output_tokens, raw.total_thought_tokens
+    total = raw.total_tokens
     input_tokens = None if prompt is None else prompt + (tools or 0)
     output_tokens = None if answer is None else answer + (thoughts or 0)
     mismatch = False
@@ -202,12 +202,12 @@ def usage_of(raw: _Usage | None) -> Usage | None:
     searches = [
         found
         for entry in raw.grounding_tool_count or ()
-        if entry.type == "google_search" and (found := count(entry.count)) is not None
+        if entry.type == "google_search" and (found := entry.count) is not None
     ]
     return Usage(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
-        cache_read_tokens=count(raw.total_cached_tokens),
+        cache_read_tokens=raw.total_cached_tokens,
         reasoning_tokens=thoughts,
         input_audio_tokens=_of(raw.input_tokens_by_modality, "audio"),
         output_audio_tokens=_of(raw.output_tokens_by_modality, "audio"),
@@ -223,8 +223,7 @@ def _of(details: list[_Modality] | None, modality: str) -> int | None:
     counts = [
         tokens
         for entry in details or ()
-        if (entry.modality or "").lower() == modality
-        and (tokens := count(entry.tokens)) is not None
+        if (entry.modality or "").lower() == modality and (tokens := entry.tokens) is not None
     ]
     return sum(counts) if counts else None
 

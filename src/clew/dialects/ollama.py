@@ -14,7 +14,7 @@ from msgspec import Struct
 from clew.dialects._dialect import Answer, WireDialect
 from clew.dialects._errors import error_of
 from clew.dialects._lines import LinesReader
-from clew.dialects._read import EMPTY, count, decode, is_empty, number, text
+from clew.dialects._read import EMPTY, Count, count, decode, is_empty, number, text
 from clew.dialects._stream import QUIET, TELLS
 from clew.dialects._template import holes
 from clew.dialects.finish_reasons import finish_reasons
@@ -74,8 +74,8 @@ class _Response(Struct):
     thinking: msgspec.Raw = EMPTY
     done: bool | None = None
     done_reason: str | None = None
-    prompt_eval_count: int | None = None
-    eval_count: int | None = None
+    prompt_eval_count: Count | None = None
+    eval_count: Count | None = None
     error: msgspec.Raw = EMPTY
 
 
@@ -151,7 +151,7 @@ class _Gathered:
     def facts(self, operation: str, *, complete: bool) -> ResponseFacts:
         last = self.last
         words = (text(last.done_reason),) if self.seen and operation != "embeddings" else ()
-        input_tokens, output_tokens = count(last.prompt_eval_count), count(last.eval_count)
+        input_tokens, output_tokens = last.prompt_eval_count, last.eval_count
         known = input_tokens is not None or output_tokens is not None
         return ResponseFacts(
             model=self.model,
