@@ -153,14 +153,16 @@ class Exchange:
         with guard("record a failed request"):
             self.end(Ending(error=error, outcome=_interrupted(error)))
 
-    def responded(self, status: int, content_type: str, body: bytes) -> None:
+    def responded(
+        self, status: int, content_type: str, body: bytes, headers: Mapping[str, str]
+    ) -> None:
         """A whole response has come."""
         try:
             route = self.route
             if status < 400 and self.streams(content_type):
                 self.end(_read_stream(route, status, content_type, body))
                 return
-            response = route.dialect.response(body, status, route)
+            response = route.dialect.response(body, status, route, headers)
             self.end(Ending(response=response, status=status, response_bytes=len(body)))
         except Exception:
             record_failure("read a response")

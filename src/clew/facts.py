@@ -53,7 +53,8 @@ class ErrorFacts(Struct, frozen=True, gc=False):
     """An error as the provider's body states it: its own type and code, never its message."""
 
     type: str | None = None
-    code: str | None = None
+    code: str | int | None = None
+    """As the body has it: some providers give a number."""
 
 
 class RequestFacts(Struct, frozen=True, kw_only=True):

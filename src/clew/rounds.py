@@ -229,7 +229,8 @@ def _failure(ending: Ending) -> str | None:
         return error_type(ending.error)
     error = ending.response.error
     if error is not None:
-        for value in (error.type, error.code):
+        code = str(error.code) if type(error.code) is int else error.code
+        for value in (error.type, code):
             if value and _ERROR(value) is value:
                 return value
     if ending.status is not None and ending.status >= 400:

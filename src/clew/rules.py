@@ -43,6 +43,7 @@ class Rule(Protocol):
 
 
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+=~#-]*")
+_OPAQUE = re.compile(r"[A-Za-z0-9_.:/@+=~#-]+")
 _HEX = re.compile(r"[0-9a-f]+")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
@@ -71,7 +72,10 @@ class Identifier:
 
 
 class Opaque(Identifier):
-    """An identifier with many distinct values (response ids, call ids): not remembered."""
+    """An id that somebody made up (of a response, a call): the same characters in any order.
+
+    They have many distinct values and are not remembered.
+    """
 
     __slots__ = ()
 
@@ -80,7 +84,7 @@ class Opaque(Identifier):
         if (
             type(value) is str
             and len(value) <= self.max_length
-            and _IDENTIFIER.fullmatch(value) is not None
+            and _OPAQUE.fullmatch(value) is not None
         ):
             return value
         return DROPPED

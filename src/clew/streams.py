@@ -6,7 +6,7 @@ import importlib
 import sys
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from clew._guard import guard, record_failure
@@ -30,6 +30,7 @@ class StreamTap:
         "_body",
         "_decode",
         "_exchange",
+        "_headers",
         "_idle_since",
         "_idle_size",
         "_status",
@@ -40,11 +41,12 @@ class StreamTap:
     )
 
     def __init__(
-        self, exchange: Exchange, status: int, content_type: str, encoding: str | None
+        self, exchange: Exchange, status: int, content_type: str, headers: Mapping[str, str]
     ) -> None:
         self._exchange = exchange
         self._status = status
-        self._decode = _decoder(encoding)
+        self._headers = headers
+        self._decode = _decoder(headers.get("content-encoding"))
         self.reader: StreamReader | None = None
         self._body: list[bytes] | None = None
         if status < 400 and exchange.streams(content_type):
@@ -141,7 +143,8 @@ class StreamTap:
             if self.reader is not None:
                 return self.reader.result()
             route = self._exchange.route
-            return route.dialect.response(b"".join(self._body or ()), self._status, route)
+            body = b"".join(self._body or ())
+            return route.dialect.response(body, self._status, route, self._headers)
         except Exception:
             record_failure("read a response")
             return NO_RESPONSE

@@ -187,8 +187,8 @@ def _facts(attributes: Mapping[str, Any], record: RoundRecord | None) -> dict[st
 
 
 def _words(reasons: tuple[str | None, ...]) -> list[str | None] | None:
-    """Return one word for each choice; None when there is not a single one."""
-    return list(reasons) if any(reason is not None for reason in reasons) else None
+    """Return one word for each choice; None when there is no choice."""
+    return list(reasons) or None
 
 
 def _error(record: RoundRecord | None) -> dict[str, Any] | None:

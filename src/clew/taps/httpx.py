@@ -161,11 +161,12 @@ def _respond(begun: Exchange, response: Any, body_type: type[Any], *, streaming:
     try:
         content_type = exchange.content_type_of(response.headers)
         if streaming and not hasattr(response, "_content"):
-            encoding = response.headers.get("content-encoding")
-            tap = StreamTap(begun, response.status_code, content_type, encoding)
+            tap = StreamTap(begun, response.status_code, content_type, response.headers)
             response.stream = body_type(response.stream, tap)
         else:
-            begun.responded(response.status_code, content_type, response.content)
+            begun.responded(
+                response.status_code, content_type, response.content, response.headers
+            )
     except Exception:
         record_failure("look at a response")
 
