@@ -29,8 +29,17 @@ def say(message: str) -> None:
 
 def print_json(content: Any) -> None:
     """Print one JSON document."""
-    encoded = msgspec.json.encode(content)
-    sys.stdout.write(msgspec.json.format(encoded, indent=2).decode() + "\n")
+    print_encoded(msgspec.json.format(msgspec.json.encode(content), indent=2))
+
+
+def print_encoded(document: bytes) -> None:
+    """Print a JSON document that is already encoded, with control characters as JSON escapes.
+
+    JSON itself demands that only below U+0020; they can only stand inside its strings.
+    """
+    lines = document.decode().split("\n")
+    escaped = (_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line) for line in lines)
+    sys.stdout.write("\n".join(escaped) + "\n")
 
 
 def is_terminal() -> bool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
-from clew.cli.output import clean, is_terminal, print_json
+from clew.cli.output import clean, is_terminal, print_encoded, print_json
 from clew.sources import open_source, resolve, tree, wording
 from clew.sources.forms import record_form
 from clew.store import otlp_export
@@ -33,7 +32,7 @@ def show(
     with open_source(source) as opened:
         record = opened.run(resolve(opened, run))
     if otlp:
-        sys.stdout.write(otlp_export.encode(record.spans).decode() + "\n")
+        print_encoded(otlp_export.encode(record.spans))
     elif json:
         print_json(record_form(record))
     elif is_terminal():
