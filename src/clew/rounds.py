@@ -141,6 +141,8 @@ class Round(Node):
         response, agent = ending.response, self.agent
         failure = _failure(ending)
         cost = self._cost(runtime, ending)
+        if runtime.metrics is not None:
+            runtime.metrics.round_ended(self, ending, cost, failure)
         attributes: dict[str, Any] = {}
         if self.span.is_recording():
             attributes[semconv.ATTEMPTS] = self.attempts or 1
@@ -195,7 +197,7 @@ class Round(Node):
         price = runtime.prices.find_for(route.provider, models[0], models[1], tier)
         if price is not PENDING:
             return compute(price, usage, complete=complete), None
-        late = Pending(
+        late = self.late = Pending(
             provider=route.provider,
             models=models,
             tier=tier,

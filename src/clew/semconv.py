@@ -175,8 +175,8 @@ DECISION_DATA_CLASS: Final = "clew.decision.data_class"
 PRIVACY_DROPPED: Final = "clew.privacy.dropped"
 
 # --- Labels of metrics that are no span attributes ---------------------------------------------
-TOKEN_TYPE: Final = "gen_ai.token.type"
-METRIC_TOKEN_TYPE: Final = "clew.token.type"
+TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105 - no secret
+METRIC_TOKEN_TYPE: Final = "clew.token.type"  # noqa: S105 - no secret
 ATTEMPT_OUTCOME: Final = "clew.attempt.outcome"
 BUDGET_NAME: Final = "clew.budget.name"
 BUDGET_UNIT: Final = "clew.budget.unit"

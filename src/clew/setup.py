@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from importlib import metadata
@@ -20,10 +21,11 @@ from clew import exchange, semconv
 from clew._guard import guard, logger, warn_once
 from clew.errors import ConfigurationError
 from clew.ids import RunIdGenerator
-from clew.pipeline import exporters, runtime, sampling
+from clew.pipeline import exporters, meters, runtime, sampling
 from clew.pipeline.exporters import Fanout
 from clew.pipeline.filter import Filter
 from clew.pipeline.light import LightSpans
+from clew.pipeline.metrics import Metrics
 from clew.pipeline.processor import Exporting, RootProcessor, instance_id
 from clew.pipeline.runtime import Runtime
 from clew.pipeline.worker import Worker
@@ -102,6 +104,11 @@ def _start(
         batch_size=settings.batch_size,
         delay=settings.export_delay_ms / 1000,
     )
+    metered = meters.choose(
+        settings,
+        lambda: filter_.resource(provider.resource),
+        by_default=own and span_exporters is None,
+    )
     prices = Prices(settings.model_aliases, settings.prices_file)
     prices.load_in_background()
     version = metadata.version("clew")
@@ -111,6 +118,9 @@ def _start(
             tracer.id_generator = RunIdGenerator()  # type: ignore[attr-defined]
     started = Runtime(tracer=tracer, settings=settings, prices=prices, worker=worker)
     exporting.runtime = started
+    if metered is not None:
+        started.metrics = Metrics(started, metered, filter_=filter_, fanout=exporting.fanout)
+        started.metrics.start()
     processor = _processors.get(provider)
     if processor is None:
         processor = _processors[provider] = RootProcessor(runs_only=not own)
@@ -122,7 +132,25 @@ def _start(
         started.light = LightSpans(provider, scope, filter_.resource(resource), processor.on_end)
     exchange.forget_targets()
     runtime.set_current(started)
+    _renew_after_fork(started, filter_, resource)
     worker.start()
+
+
+def _renew_after_fork(started: Runtime, filter_: Filter, resource: Resource) -> None:
+    """Give a forked child a `service.instance.id` of its own."""
+    if not hasattr(os, "register_at_fork"):
+        return
+    known = weakref.ref(started)
+
+    def renew() -> None:
+        found = known()
+        if found is not None and runtime.get() is found:
+            with guard("renew the instance after a fork"):
+                filter_.renew_instance()
+                if found.light is not None:
+                    found.light.resource = filter_.resource(resource)
+
+    os.register_at_fork(after_in_child=renew)
 
 
 def _provider(
@@ -183,7 +211,12 @@ def shutdown(timeout: float | None = None) -> None:
             stopping.settle(everywhere=True)
             stopping.hold_streams()
             seconds = stopping.settings.shutdown_s if timeout is None else timeout
+            deadline = time.monotonic() + seconds
+            if stopping.metrics is not None:
+                stopping.metrics.begin_close(deadline)
             lost = stopping.worker.shutdown(seconds) + stopping.worker.dropped
+            if stopping.metrics is not None:
+                stopping.metrics.end_close(deadline)
             if lost:
                 logger.warning("Clew has lost %d spans: they were not exported in time", lost)
         for processor in _processors.values():

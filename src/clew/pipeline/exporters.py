@@ -12,15 +12,14 @@ import importlib
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SpanExporter
 
 from clew._guard import guard
 from clew.errors import ConfigurationError, MissingExtraError
 
-_HTTP = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
-_GRPC = "opentelemetry.exporter.otlp.proto.grpc.trace_exporter"
+_OTLP = "opentelemetry.exporter.otlp.proto."
 
 
 def from_environment(environ: Mapping[str, str] | None = None) -> list[SpanExporter]:
@@ -35,7 +34,7 @@ def from_environment(environ: Mapping[str, str] | None = None) -> list[SpanExpor
     exporters: list[SpanExporter] = []
     for name in (part.strip() for part in names.split(",")):
         if name == "otlp":
-            exporters.append(_otlp(environ))
+            exporters.append(otlp_module(environ, "trace").OTLPSpanExporter())
         elif name == "console":
             exporters.append(ConsoleSpanExporter())
         elif name not in ("none", ""):
@@ -46,27 +45,30 @@ def from_environment(environ: Mapping[str, str] | None = None) -> list[SpanExpor
     return exporters
 
 
-def _otlp(environ: Mapping[str, str]) -> SpanExporter:
+def otlp_module(environ: Mapping[str, str], signal: Literal["trace", "metric"]) -> Any:
+    """Return the module with the OTLP exporter for a signal, by the protocol asked for.
+
+    Raises:
+        ConfigurationError: a protocol that Clew does not know.
+        MissingExtraError: `grpc` is asked for and its package is not installed.
+    """
     protocol = (
-        environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "").strip()
+        environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}S_PROTOCOL", "").strip()
         or environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "").strip()
         or "http/protobuf"
     )
     if protocol == "http/protobuf":
-        module = importlib.import_module(_HTTP)
-    elif protocol == "grpc":
-        try:
-            module = importlib.import_module(_GRPC)
-        except ImportError:
-            raise MissingExtraError(
-                "OTLP over gRPC (OTEL_EXPORTER_OTLP_PROTOCOL=grpc)", "grpc"
-            ) from None
-    else:
+        return importlib.import_module(f"{_OTLP}http.{signal}_exporter")
+    if protocol != "grpc":
         raise ConfigurationError(
             f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}; Clew knows http/protobuf and grpc"
         )
-    exporter: SpanExporter = module.OTLPSpanExporter()
-    return exporter
+    try:
+        return importlib.import_module(f"{_OTLP}grpc.{signal}_exporter")
+    except ImportError:
+        raise MissingExtraError(
+            "OTLP over gRPC (OTEL_EXPORTER_OTLP_PROTOCOL=grpc)", "grpc"
+        ) from None
 
 
 class Fanout:

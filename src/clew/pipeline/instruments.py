@@ -17,7 +17,7 @@ from clew import semconv
 
 DURATION: Final = "gen_ai.client.operation.duration"
 FIRST_CHUNK: Final = "gen_ai.client.operation.time_to_first_chunk"
-TOKEN_USAGE: Final = "gen_ai.client.token.usage"
+TOKEN_USAGE: Final = "gen_ai.client.token.usage"  # noqa: S105 - no secret
 RUNS_STARTED: Final = "clew.runs.started"
 RUNS_ENDED: Final = "clew.runs.ended"
 RUNS_ACTIVE: Final = "clew.runs.active"
