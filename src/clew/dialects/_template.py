@@ -62,7 +62,7 @@ class Anatomy(NamedTuple):
 
     event: bytes
     skeleton: bytes
-    """The event with its holes emptied."""
+    """The event with marks in place of its holes."""
     holes: list[Hole]
     padding: list[tuple[int, int]]
     """Blanks before a closing brace: some providers put a random number of them there."""
@@ -101,7 +101,8 @@ def dissect(event: bytes, known: Holes) -> Anatomy | None:
 
 
 def _skeleton(event: bytes, found: list[Hole], padding: list[tuple[int, int]]) -> bytes:
-    spans = [(hole.start, hole.end, b"0" if hole.is_number else b"") for hole in found]
+    # The marks are no JSON, so an empty literal value is not taken for a hole.
+    spans = [(hole.start, hole.end, b"\1" if hole.is_number else b"\0") for hole in found]
     if padding:
         spans = sorted(spans + [(start, end, b"") for start, end in padding])
     pieces: list[bytes] = []
