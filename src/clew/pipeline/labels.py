@@ -126,7 +126,9 @@ class Words:
 
     def error(self, value: str | None) -> str | None:
         """Return the label of an `error.type`: a status, a known word, or a library's class."""
-        if value is None or value in _ERRORS_OF_PROVIDERS or _is_status(value):
+        if value is None:
+            return None
+        if value in _ERRORS_OF_PROVIDERS or _is_status(value):
             return value
         return self._error(value) if _is_class(value) else OTHER
 

@@ -6,7 +6,6 @@ value. Used by one thread at a time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 from clew import semconv
@@ -22,14 +21,53 @@ from clew.typing import Route
 _SEGMENTS_KEPT = 100_000
 _LATE_KEPT = 10_000
 _USAGE_EXPECTED = ROUND_OPERATIONS | CALL_OPERATIONS
-_TOKENS = (
-    ("input", "input_tokens"),
-    ("output", "output_tokens"),
-    ("cache_read", "cache_read_tokens"),
-    ("cache_write", "cache_write_tokens"),
-    ("reasoning", "reasoning_tokens"),
+_TOKENS = tuple(
+    (
+        f"{kind}_tokens",
+        (semconv.METRIC_TOKEN_TYPE, kind),
+        (semconv.TOKEN_TYPE, kind) if kind in ("input", "output") else None,
+    )
+    for kind in ("input", "output", "cache_read", "cache_write", "reasoning")
 )
-_Series = tuple[str, tuple[tuple[str, Any], ...]]
+"""Fields of a usage, each with the label of the counter and, if it has one, the histogram's."""
+_FAILED = (semconv.ATTEMPT_OUTCOME, "failed")
+_OK = (semconv.ATTEMPT_OUTCOME, "ok")
+_FACTS_KEPT = 4096
+
+
+class Series:
+    """One instrument with one set of labels."""
+
+    __slots__ = ("labels", "name")
+
+    def __init__(self, name: str, labels: Labels) -> None:
+        self.name = name
+        self.labels = labels
+
+
+class Facts:
+    """Label values of an event, and the series that they have led to."""
+
+    __slots__ = ("_series", "values")
+
+    def __init__(self, values: Labels) -> None:
+        self.values = values
+        self._series: dict[tuple[str, tuple[str, Any] | None], Series] = {}
+
+    def series(self, name: str, extra: tuple[str, Any] | None = None) -> Series:
+        """Return the series of an instrument: with the labels that it may have, and no others.
+
+        Args:
+            name: name of the instrument.
+            extra: one more label and its value.
+        """
+        found = self._series.get((name, extra))
+        if found is None:
+            values = self.values if extra is None else {**self.values, extra[0]: extra[1]}
+            keys = instruments.INSTRUMENTS[name].labels
+            labels = {key: values[key] for key in keys if values.get(key) is not None}
+            found = self._series[name, extra] = Series(name, labels)
+        return found
 
 
 class ModelCall(Protocol):
@@ -55,17 +93,18 @@ class Measures:
         self.words = Words(settings)
         self.instruments: dict[str, Any] | None = None
         """The instruments by name; None until they are made."""
-        self.late: list[tuple[Pending, Labels]] = []
+        self.late: list[tuple[Pending, Facts]] = []
         """Rounds whose cost is still to come."""
-        self._sums: dict[_Series, float] = {}
+        self._sums: dict[Series, float] = {}
+        self._facts: dict[tuple[Any, ...], Facts] = {}
         self._open_segments: set[str] = set()
 
     def add_up(self) -> None:
         """Give the counters what has come together."""
         sums, self._sums = self._sums, {}
         if self.instruments is not None:
-            for (name, labels), amount in sums.items():
-                self.instruments[name].add(amount, dict(labels))
+            for series, amount in sums.items():
+                self.instruments[series.name].add(amount, series.labels)
 
     def forget(self) -> None:
         """Forget what was not given to the instruments yet (in a forked child)."""
@@ -84,12 +123,12 @@ class Measures:
 
     def run_began(self, agent: Any, resumed: bool) -> None:
         """Count a start; a resumed run is only active again."""
-        facts = self.words.agent(agent)
+        facts = self._of(self.words.agent(agent))
         if not resumed:
-            self._add(instruments.RUNS_STARTED, 1, facts)
+            self._add(1, facts.series(instruments.RUNS_STARTED))
         if len(self._open_segments) < _SEGMENTS_KEPT:
             self._open_segments.add(agent.segment.id)
-            self._add(instruments.RUNS_ACTIVE, 1, facts)
+            self._add(1, facts.series(instruments.RUNS_ACTIVE))
 
     def run_ended(self, agent: Any, status: str, reason: str | None) -> None:
         """Count an ending; a run that waits (without a reason) is only inactive."""
@@ -97,12 +136,15 @@ class Measures:
         if agent.segment.id not in self._open_segments:
             return
         self._open_segments.discard(agent.segment.id)
-        facts = self.words.agent(agent)
-        self._add(instruments.RUNS_ACTIVE, -1, facts)
+        values = self.words.agent(agent)
+        self._add(-1, self._of(values).series(instruments.RUNS_ACTIVE))
         if reason is not None:
-            facts[semconv.RUN_STATUS] = status
-            facts[semconv.RUN_TERMINATION_REASON] = reason
-            self._add(instruments.RUNS_ENDED, 1, facts)
+            values = {
+                **values,
+                semconv.RUN_STATUS: status,
+                semconv.RUN_TERMINATION_REASON: reason,
+            }
+            self._add(1, self._of(values).series(instruments.RUNS_ENDED))
 
     def round_ended(
         self,
@@ -116,23 +158,24 @@ class Measures:
         """Measure a model call; `end` is the stream's outcome and the `error.type`."""
         words, route = self.words, call.route
         outcome, failure = end
-        facts = words.agent(call.agent)
-        facts[semconv.OPERATION] = words.operation(route.operation)
-        facts[semconv.PROVIDER] = words.provider(route.provider or OTHER)
-        facts[semconv.REQUEST_MODEL] = words.request_model(call.request.model or route.model)
-        facts[semconv.RESPONSE_MODEL] = words.response_model(response.model)
-        facts[semconv.ERROR_TYPE] = words.error(failure)
-        facts[semconv.STREAM_OUTCOME] = words.stream_outcome(outcome)
-        self._record(instruments.DURATION, max(0, spent_ns) / 1e9, facts)
+        values = words.agent(call.agent)
+        values[semconv.OPERATION] = words.operation(route.operation)
+        values[semconv.PROVIDER] = words.provider(route.provider or OTHER)
+        values[semconv.REQUEST_MODEL] = words.request_model(call.request.model or route.model)
+        values[semconv.RESPONSE_MODEL] = words.response_model(response.model)
+        values[semconv.ERROR_TYPE] = words.error(failure)
+        values[semconv.STREAM_OUTCOME] = words.stream_outcome(outcome)
+        facts = self._of(values)
+        self._record(max(0, spent_ns) / 1e9, facts.series(instruments.DURATION))
         if first_chunk_s is not None:
-            self._record(instruments.FIRST_CHUNK, max(0.0, first_chunk_s), facts)
+            self._record(max(0.0, first_chunk_s), facts.series(instruments.FIRST_CHUNK))
         self._count_attempts(call, failure, facts)
         if route.operation == "count_tokens":
             return
         if response.usage is not None:
             self._count_usage(response.usage, facts)
         elif route.operation in _USAGE_EXPECTED:
-            self._add(instruments.USAGE_ABSENT, 1, facts)
+            self._add(1, facts.series(instruments.USAGE_ABSENT))
         if call.late is None:
             self._count_cost(cost, facts)
         elif len(self.late) < _LATE_KEPT:
@@ -140,50 +183,60 @@ class Measures:
 
     def tool_ended(self, agent: Any, tool: str, outcome: str, spent_ns: int) -> None:
         """Measure a tool call."""
-        facts = self.words.agent(agent)
-        facts[semconv.TOOL_NAME] = self.words.tool(tool)
-        facts[semconv.TOOL_OUTCOME] = self.words.tool_outcome(outcome)
-        self._record(instruments.TOOL_DURATION, max(0, spent_ns) / 1e9, facts)
+        values = self.words.agent(agent)
+        values[semconv.TOOL_NAME] = self.words.tool(tool)
+        values[semconv.TOOL_OUTCOME] = self.words.tool_outcome(outcome)
+        series = self._of(values).series(instruments.TOOL_DURATION)
+        self._record(max(0, spent_ns) / 1e9, series)
 
     def decided(
         self, agent: Any, gate: str, outcome: str, enforced: bool, reason: str | None
     ) -> None:
         """Count a decision."""
-        facts = self.words.agent(agent)
-        facts[semconv.DECISION_GATE] = self.words.gate(gate)
-        facts[semconv.DECISION_OUTCOME] = self.words.decision_outcome(outcome)
-        facts[semconv.DECISION_ENFORCED] = bool(enforced)
-        facts[semconv.DECISION_REASON] = self.words.reason(reason)
-        self._add(instruments.DECISIONS, 1, facts)
+        values = self.words.agent(agent)
+        values[semconv.DECISION_GATE] = self.words.gate(gate)
+        values[semconv.DECISION_OUTCOME] = self.words.decision_outcome(outcome)
+        values[semconv.DECISION_ENFORCED] = bool(enforced)
+        values[semconv.DECISION_REASON] = self.words.reason(reason)
+        self._add(1, self._of(values).series(instruments.DECISIONS))
 
     def fell_back(self, agent: Any, provider: str | None) -> None:
         """Count a move to the next provider."""
-        facts = self.words.agent(agent)
-        facts[semconv.PROVIDER] = self.words.provider(provider or OTHER)
-        self._add(instruments.FALLBACKS, 1, facts)
+        values = self.words.agent(agent)
+        values[semconv.PROVIDER] = self.words.provider(provider or OTHER)
+        self._add(1, self._of(values).series(instruments.FALLBACKS))
 
     def budget(self, name: str, unit: str, limit: float | None, used: float) -> None:
         """Set how full a budget is."""
-        facts = {
+        labels = {
             semconv.BUDGET_NAME: self.words.budget(name),
             semconv.BUDGET_UNIT: self.words.budget_unit(unit),
         }
         if self.instruments is not None:
             if limit is not None:
-                self.instruments[instruments.BUDGET_LIMIT].set(limit, facts)
-            self.instruments[instruments.BUDGET_USED].set(used, facts)
+                self.instruments[instruments.BUDGET_LIMIT].set(limit, labels)
+            self.instruments[instruments.BUDGET_USED].set(used, labels)
 
     # --- measurements ----------------------------------------------------------------------------
 
-    def _add(self, name: str, amount: float, facts: Mapping[str, Any]) -> None:
-        key = (name, _labels(name, facts))
-        self._sums[key] = self._sums.get(key, 0) + amount
+    def _of(self, values: Labels) -> Facts:
+        """Return the facts with these values: always the same object, so that sums come together."""
+        key = (*values, *values.values())
+        facts = self._facts.get(key)
+        if facts is None:
+            if len(self._facts) >= _FACTS_KEPT:
+                self._facts.clear()
+            facts = self._facts[key] = Facts(values)
+        return facts
 
-    def _record(self, name: str, value: float, facts: Mapping[str, Any]) -> None:
+    def _add(self, amount: float, series: Series) -> None:
+        self._sums[series] = self._sums.get(series, 0) + amount
+
+    def _record(self, value: float, series: Series) -> None:
         if self.instruments is not None:
-            self.instruments[name].record(value, dict(_labels(name, facts)))
+            self.instruments[series.name].record(value, series.labels)
 
-    def _count_attempts(self, call: ModelCall, failure: str | None, facts: Labels) -> None:
+    def _count_attempts(self, call: ModelCall, failure: str | None, facts: Facts) -> None:
         """Count HTTP requests, and the round.
 
         Where no logical call is known, every request of a retried call is a round of its own: a
@@ -191,31 +244,24 @@ class Measures:
         """
         earlier = max(1, call.attempts) - 1
         if earlier:
-            failed = {**facts, semconv.ATTEMPT_OUTCOME: "failed"}
-            self._add(instruments.ATTEMPTS, earlier, failed)
-        last = "ok" if failure is None else "failed"
-        self._add(instruments.ATTEMPTS, 1, {**facts, semconv.ATTEMPT_OUTCOME: last})
+            self._add(earlier, facts.series(instruments.ATTEMPTS, _FAILED))
+        last = _OK if failure is None else _FAILED
+        self._add(1, facts.series(instruments.ATTEMPTS, last))
         if call.counted and (call.grouped or failure is None):
-            self._add(instruments.ROUNDS, 1, facts)
+            self._add(1, facts.series(instruments.ROUNDS))
 
-    def _count_usage(self, usage: Usage, facts: Labels) -> None:
-        for kind, field in _TOKENS:
+    def _count_usage(self, usage: Usage, facts: Facts) -> None:
+        for field, kind, histogram_kind in _TOKENS:
             tokens = getattr(usage, field)
             if tokens is None:
                 continue
-            self._add(instruments.TOKENS, tokens, {**facts, semconv.METRIC_TOKEN_TYPE: kind})
-            if kind in ("input", "output"):
-                typed = {**facts, semconv.TOKEN_TYPE: kind}
-                self._record(instruments.TOKEN_USAGE, tokens, typed)
+            self._add(tokens, facts.series(instruments.TOKENS, kind))
+            if histogram_kind is not None:
+                self._record(tokens, facts.series(instruments.TOKEN_USAGE, histogram_kind))
 
-    def _count_cost(self, cost: Cost, facts: Labels) -> None:
+    def _count_cost(self, cost: Cost, facts: Facts) -> None:
         if cost.usd is not None:
-            self._add(instruments.COST, cost.usd, {**facts, semconv.COST_STATUS: cost.status})
+            status = (semconv.COST_STATUS, cost.status)
+            self._add(cost.usd, facts.series(instruments.COST, status))
         elif cost.status == "unpriced":
-            self._add(instruments.COST_UNPRICED, 1, facts)
-
-
-def _labels(name: str, facts: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Return the labels that an instrument may have, and no others."""
-    keys = instruments.INSTRUMENTS[name].labels
-    return tuple((key, facts[key]) for key in keys if facts.get(key) is not None)
+            self._add(1, facts.series(instruments.COST_UNPRICED))
