@@ -345,7 +345,7 @@ def expected_facts(exchange: Recorded) -> dict[str, Any]:
         "finish_reasons_raw": raw,
         "finish_reasons": mapped,
         "tool_calls": [(call["id"], call["name"]) for call in expected["tool_calls"]],
-        "error": error and (error["type"], None if error["code"] is None else str(error["code"])),
+        "error": error and (error["type"], error["code"]),
         "usage": expected_usage(exchange),
         "complete": expected.get("stream_complete", True),
     }

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from clew._guard import record_failure
 from clew.dialects._template import Holes, Template, dissect, learn
 from clew.facts import NO_RESPONSE, ResponseFacts
@@ -19,6 +21,8 @@ MAX_EVENT: Final = 8 * 1024 * 1024
 _KEPT_TEMPLATES: Final = 4
 _MAX_WASTED: Final = 8
 """Templates learnt in a row for nothing, before it is given up for the rest of the stream."""
+
+_WHOLE: Final = msgspec.json.Decoder(msgspec.Raw)
 
 TELLS: Final = 0
 """`apply` answers: the event said something; the next one like it must be parsed too."""
@@ -114,10 +118,6 @@ class EventReader:
     def apply(self, payload: bytes) -> int:
         """Take the payload of one event; answer `TELLS` or `QUIET`."""
         raise NotImplementedError
-
-    def is_payload(self, payload: bytes) -> bool:
-        """Tell whether `payload` is a whole one (asked about the unfinished last event)."""
-        return payload.rstrip().endswith((b"}", b"]"))
 
     def facts(self) -> ResponseFacts:
         """Return the facts learnt so far."""
@@ -222,8 +222,9 @@ class EventReader:
                 self.apply(payload)
 
     def _flush(self) -> None:
+        """Read an event at the end that lacks only what would have ended it."""
         payload = self._payload(bytes(self._pending))
-        if payload is not None and self.is_payload(payload):
+        if payload is not None and _is_whole(payload):
             self.chunks += 1
             self.apply(payload)
             self._pending_applied = True
@@ -238,6 +239,15 @@ class EventReader:
         if template.texts is not None:
             self._middle, self._tail = template.texts
             self._middle_size, self._tail_size = len(self._middle), len(self._tail)
+
+
+def _is_whole(payload: bytes) -> bool:
+    """Tell whether an event that has not ended has all of its data."""
+    try:
+        _WHOLE.decode(payload)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _never(_event: bytes) -> bool:
