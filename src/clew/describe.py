@@ -21,6 +21,7 @@ _MODEL = semconv.RULES[semconv.RESPONSE_MODEL].apply
 _ID = semconv.RULES[semconv.RESPONSE_ID].apply
 _WORD = semconv.RULES[semconv.SERVED_PROVIDER].apply
 _FINISH_REASONS = frozenset(semconv.FINISH_REASONS)
+_NO_REASON = (None,)
 _rules = semconv.RULES
 
 
@@ -86,7 +87,7 @@ def add_response(attributes: dict[str, Any], ending: Ending) -> None:
         value = _WORD(response.served_provider)
         attributes[semconv.SERVED_PROVIDER] = OTHER if value is DROPPED else value
     value = response.finish_reasons
-    if value:
+    if value and value != _NO_REASON:
         attributes[semconv.RESPONSE_FINISH_REASONS] = tuple(
             [reason if reason in _FINISH_REASONS else OTHER for reason in value]
         )

@@ -87,7 +87,8 @@ class StreamTap:
         if self.reader is None:
             self._finish(None)
         else:
-            self._finish("complete" if self._facts().complete else "failed")
+            facts = self._facts()
+            self._finish("complete" if facts.complete and facts.error is None else "failed")
 
     def failed(self, error: BaseException) -> None:
         """Reading raised."""
@@ -102,9 +103,12 @@ class StreamTap:
         """The caller, or a finaliser of the caller's, has closed the body."""
         if self.done:
             return
-        if self.reader is not None and self._facts().complete:
-            self._finish("complete")
-            return
+        if self.reader is not None:
+            facts = self._facts()
+            if facts.complete or facts.error is not None:
+                # After an event that tells of an error the SDK raises, and so closes the body.
+                self._finish("complete" if facts.error is None else "failed")
+                return
         passing = sys.exc_info()[1]
         if isinstance(passing, GeneratorExit):
             self._finish("abandoned")
