@@ -220,7 +220,7 @@ class Measures:
     # --- measurements ----------------------------------------------------------------------------
 
     def _of(self, values: Labels) -> Facts:
-        """Return the facts with these values: always the same object, so that sums come together."""
+        """Return the facts with these values, always the same object: sums come together."""
         key = (*values, *values.values())
         facts = self._facts.get(key)
         if facts is None:

@@ -54,7 +54,8 @@ def choose(
     Args:
         settings: the readers, and how often to export.
         resource: returns the resource of the metrics, in a forked child again.
-        by_default: whether metrics go out by OTLP when the environment does not say.
+        by_default: whether metrics go out by OTLP, where spans do, when the environment does not
+            say.
         environ: the environment, by default the process's.
 
     Raises:
@@ -68,11 +69,18 @@ def choose(
     joined = _process_provider()
     if joined is not None:
         return JoinedMeters(joined)
-    names = environ.get("OTEL_METRICS_EXPORTER", "").strip() or ("otlp" if by_default else "none")
-    sinks = Sinks(names=[part.strip() for part in names.split(",")], environ=environ)
+    names = _names(environ, "OTEL_METRICS_EXPORTER")
+    if not names and by_default and "otlp" in (_names(environ, "OTEL_TRACES_EXPORTER") or ["otlp"]):
+        names = ["otlp"]
+    sinks = Sinks(names=names, environ=environ)
     if not sinks.wanted:
         return None
     return OwnMeters(resource, sinks, interval_s=settings.metric_interval_ms / 1000)
+
+
+def _names(environ: Mapping[str, str], variable: str) -> list[str]:
+    parts = (part.strip() for part in environ.get(variable, "").split(","))
+    return [part for part in parts if part]
 
 
 def _process_provider() -> api.MeterProvider | None:
@@ -125,7 +133,7 @@ class Sinks:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self.given = given
-        self._names = [name for name in names if name not in ("none", "")]
+        self._names = [name for name in names if name != "none"]
         self._environ = environ or {}
         for name in self._names:
             if name not in ("otlp", "console", "prometheus"):
