@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import socket
 import subprocess
 import sys
 import uuid
@@ -12,9 +13,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from clew.testing import Reply, ScriptedProvider
+from clew.web.server import start
 
 
 def clew(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -143,6 +146,71 @@ def test_no_content_leaves(told: Told):
     text = json.dumps(spans).lower()
     for word in ("20417", "birthday", "leeds", "pruning", "hr550193", "sorry", "euros"):
         assert word not in text.replace("conv-20417", "")
+
+
+# --- the viewer ---------------------------------------------------------------------------------
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_the_run_is_in_the_store(tmp_path: Path):
+    """Without a viewer running, one is started on the user's store, and the run stays there."""
+    port = free_port()
+    result = clew("demo", "--json", "--port", str(port), CLEW_DATA_DIR=str(tmp_path))
+    assert (result.returncode, result.stderr) == (0, "")
+    summary = json.loads(result.stdout)
+    assert summary["address"] == f"http://127.0.0.1:{port}/runs/{summary['run_id']}"
+    with start(port=port, store_path=tmp_path / "clew.db"):
+        page = httpx.get(summary["address"])
+        twin = httpx.get(summary["address"].replace("/runs/", "/api/runs/")).json()
+    assert page.status_code == 200
+    assert "parcel-desk" in page.text
+    assert len(twin["spans"]) == summary["spans"]
+
+
+def test_a_viewer_that_runs_already_gets_the_run(tmp_path: Path):
+    """A `clew serve` at the port is used, whatever its store."""
+    with start(port=0, store_path=tmp_path / "one" / "clew.db") as server:
+        port = server.address.rpartition(":")[2]
+        result = clew("demo", "--json", "--port", port, CLEW_DATA_DIR=str(tmp_path / "two"))
+        assert (result.returncode, result.stderr) == (0, "")
+        summary = json.loads(result.stdout)
+        assert summary["address"].startswith(f"{server.address}/runs/")
+        twin = httpx.get(summary["address"].replace("/runs/", "/api/runs/")).json()
+    assert len(twin["spans"]) == summary["spans"]
+    assert not (tmp_path / "two").exists()
+
+
+def test_a_port_and_a_store_that_are_taken(tmp_path: Path):
+    """Another program at the port, and another server on the store, do not stop the demo."""
+    with (
+        ScriptedProvider() as other,
+        start(port=0, store_path=tmp_path / "clew.db") as server,
+    ):
+        port = str(other.address[1])
+        result = clew("demo", "--json", "--port", port, CLEW_DATA_DIR=str(tmp_path))
+        assert (result.returncode, result.stderr) == (0, "")
+        address = json.loads(result.stdout)["address"]
+        assert not address.startswith((other.base_url, server.address))
+        assert httpx.get(f"{server.address}/api/runs").json()["runs"] == []
+
+
+def test_without_a_terminal_it_ends_by_itself(tmp_path: Path):
+    """Through a pipe the tree and the address are printed, and the command ends."""
+    port = free_port()
+    result = clew("demo", "--port", str(port), CLEW_DATA_DIR=str(tmp_path))
+    assert result.returncode == 0
+    assert f"http://127.0.0.1:{port}/runs/" in result.stdout
+    assert result.stderr.splitlines() == [
+        "the run is kept in the store: `clew serve` shows it again at this address"
+    ]
+
+
+# --- the terminal -------------------------------------------------------------------------------
 
 
 def test_the_tree():

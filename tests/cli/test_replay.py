@@ -262,7 +262,9 @@ def test_a_stream_that_stops_in_the_middle(tmp_path: Path):
     }
     (row,) = rows(clew("replay", "--json", write(tmp_path / "two.json", (request, answer))))
     assert (row["stream"], row["stream_outcome"]) == (True, "failed")
-    assert (row["response_id"], row["usage"], row["finish_reasons"]) == ("chatcmpl-2", None, None)
+    assert (row["response_id"], row["usage"]) == ("chatcmpl-2", None)
+    # There is a choice, and it has no reason.
+    assert (row["finish_reasons"], row["finish_reasons_raw"]) == ([None], [None])
     assert (row["cost_usd"], row["cost_status"]) == (None, "unknown")
 
 

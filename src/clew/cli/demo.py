@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import time
+import webbrowser
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from clew import semconv
-from clew.errors import ClewError, MissingExtraError
+from clew.cli.output import is_terminal, say
+from clew.errors import ClewError, MissingExtraError, StoreError
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
     from rich.tree import Tree
 
     from clew.testing.demo import Model, Outcome
+    from clew.web.server import Running
 
 
 _TOTALS: Final = "clew.run."
@@ -33,6 +40,9 @@ def demo(
     serve: Annotated[
         bool, typer.Option("--serve/--no-serve", help="Show the run's timeline in the browser.")
     ] = True,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the viewer; 0 takes a free one.")
+    ] = 4318,
     export: Annotated[
         Path | None,
         typer.Option("--export", metavar="FILE", help="Write the run as one OTLP JSON document."),
@@ -54,36 +64,94 @@ def demo(
     if (base_url is None) != (model_name is None):
         raise typer.BadParameter("--base-url and --model belong together")
     with ExitStack() as stack:
-        receiver = stack.enter_context(_receiver(serve=serve))
+        receiver = stack.enter_context(_receiver(port if serve else None))
         live = None if base_url is None or model_name is None else (base_url, model_name)
         trace = _run_agent(live, receiver.traces_endpoint)
+        address = receiver.address(str(trace.outcome.run_id))
         if export is not None:
             _write(export, trace.document)
         if as_json:
-            print(json.dumps(trace.summary(receiver.address)))
-        else:
-            _print(trace, receiver.address)
-            receiver.wait()
+            print(json.dumps(trace.summary(address)))
+            return
+        _print(trace, address)
+        if address is not None and is_terminal():
+            webbrowser.open(address)
+        receiver.linger()
 
 
-class _InProcess:
-    """A receiver inside this process, without a page to look at."""
+class _Receiver:
+    """Where the run is sent: an OTLP/HTTP receiver, and perhaps a viewer at the same address.
 
-    address: str | None = None
+    Args:
+        base_url: of the receiver.
+        viewer: whether the viewer is there, too.
+        own: what the viewer runs on, when this process has started it.
+    """
 
-    def __init__(self, traces_endpoint: str) -> None:
-        self.traces_endpoint = traces_endpoint
+    def __init__(self, base_url: str, *, viewer: bool = False, own: Running | None = None) -> None:
+        self.traces_endpoint = f"{base_url}/v1/traces"
+        self._base_url = base_url
+        self._viewer = viewer
+        self._own = own
 
-    def wait(self) -> None:
-        """There is nothing to wait for."""
+    def address(self, run_id: str) -> str | None:
+        """Return the address of a run's timeline; None without a viewer."""
+        return f"{self._base_url}/runs/{run_id}" if self._viewer else None
+
+    def linger(self) -> None:
+        """Keep a viewer of our own up until it is stopped; at a terminal only."""
+        if self._own is None:
+            return
+        if not is_terminal():
+            say("the run is kept in the store: `clew serve` shows it again at this address")
+            return
+        say("Ctrl-C stops the viewer")
+        with contextlib.suppress(KeyboardInterrupt):
+            while self._own.alive:
+                time.sleep(0.2)
 
 
 @contextmanager
-def _receiver(*, serve: bool) -> Generator[_InProcess]:
-    from clew.testing import OtlpSink
+def _receiver(port: int | None) -> Generator[_Receiver]:
+    """Give a viewer at this port of loopback, or a mere receiver when there is no port."""
+    if port is None:
+        from clew.testing import OtlpSink
 
-    with OtlpSink() as sink:
-        yield _InProcess(sink.traces_endpoint)
+        with OtlpSink() as sink:
+            yield _Receiver(sink.base_url)
+        return
+    if any(find_spec(each) is None for each in ("starlette", "jinja2", "uvicorn")):
+        raise MissingExtraError("The viewer (or else --no-serve)", "serve")
+    usual = f"http://127.0.0.1:{port}"
+    if port and _is_viewer(usual):
+        yield _Receiver(usual, viewer=True)
+        return
+    with ExitStack() as stack:
+        running = _start_viewer(stack, port)
+        yield _Receiver(running.address, viewer=True, own=running)
+
+
+def _is_viewer(base_url: str) -> bool:
+    """Tell whether a `clew serve` answers there."""
+    import httpx
+
+    try:
+        answer = httpx.get(f"{base_url}/api/runs?limit=1", timeout=2, trust_env=False)
+        return answer.status_code == 200 and "runs" in answer.json()
+    except (httpx.HTTPError, ValueError, TypeError):
+        return False
+
+
+def _start_viewer(stack: ExitStack, port: int) -> Running:
+    """Start a viewer on the usual store and at this port, or as near to them as is free."""
+    from clew.web.server import start
+
+    with contextlib.suppress(ClewError):
+        return stack.enter_context(start(port=port))
+    with contextlib.suppress(StoreError):
+        return stack.enter_context(start(port=0))
+    folder = stack.enter_context(TemporaryDirectory(prefix="clew-demo-"))
+    return stack.enter_context(start(port=0, store_path=Path(folder) / "clew.db"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +192,7 @@ def _run_agent(live: tuple[str, str] | None, traces_endpoint: str) -> _Trace:
         import clew
         from clew.testing import CaptureExporter
         from clew.testing.demo import answer_customer
+        from clew.testing.session import settings_for_a_session
     except ImportError as error:
         raise MissingExtraError("The demo", "demo") from error
     # The receiver is on loopback: no proxy of the environment is meant for it.
@@ -132,9 +201,7 @@ def _run_agent(live: tuple[str, str] | None, traces_endpoint: str) -> _Trace:
     kept = CaptureExporter()
     exporters = [kept, OTLPSpanExporter(traces_endpoint, session=session)]
     with _models(live) as models:
-        settings = clew.Settings.from_environment(
-            disabled=False, service_name="clew-demo", **models.settings
-        )
+        settings = settings_for_a_session(service_name="clew-demo", **models.settings)
         clew.configure(settings=settings, span_exporters=exporters)
         clew.instrument()
         try:

@@ -93,10 +93,11 @@ class Replayer:
         import clew
         from clew.pipeline import runtime
         from clew.testing import CaptureExporter, RedirectedTransport, ReplayServer
+        from clew.testing.session import settings_for_a_session
 
         self._spans = CaptureExporter()
         self._server = ReplayServer().start()
-        settings = clew.Settings.from_environment(disabled=False, service_name="clew-replay")
+        settings = settings_for_a_session(service_name="clew-replay")
         clew.configure(settings=settings, span_exporters=[self._spans])
         current = runtime.get()
         if current is None:

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from clew.settings import Settings
 from clew.testing.capture import CaptureExporter
 
 FLUSH_SECONDS: Final = 10.0
+
+
+def settings_for_a_session(**options: Any) -> Settings:
+    """Return settings from the environment for a process that keeps nothing.
+
+    A disabled SDK is for services. Without a key for digests, one is made up: none is written to
+    the data folder, and nobody is warned.
+    """
+    chosen: dict[str, Any] = {"disabled": False, **options}
+    if not os.environ.get("CLEW_DIGEST_KEY"):
+        chosen.setdefault("digest_key", secrets.token_hex(16))
+    return Settings.from_environment(None, **chosen)
 
 
 @contextmanager
@@ -31,7 +46,7 @@ def captured(*, instrument: bool = True, **options: Any) -> Generator[CaptureExp
     if runtime.get() is not None:
         raise RuntimeError("Clew is configured already: call clew.shutdown() first")
     exporter = CaptureExporter()
-    settings = clew.Settings.from_environment(None, **{"disabled": False, **options})
+    settings = settings_for_a_session(**options)
     clew.configure(settings=settings, span_exporters=[exporter])
     current = runtime.get()
     if current is not None:
