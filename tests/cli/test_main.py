@@ -88,6 +88,14 @@ def test_every_command_has_help(clew: Clew, command: str) -> None:
     assert f"Usage: clew {command}" in out
 
 
+def test_the_page_about_the_viewer_names_every_option(clew: Clew) -> None:
+    """Each option of `clew serve` is explained in its page."""
+    page = (Path(__file__).parents[2] / "docs" / "viewer.md").read_text()
+    options = set(re.findall(r"--[a-z-]+", clew("serve", "--help")[1])) - {"--help"}
+    assert len(options) > 3
+    assert {each for each in options if f"`{each}`" not in page} == set()
+
+
 def test_help_imports_little() -> None:
     """`clew --help` takes under 250 ms of CPU and loads neither rich nor any command."""
     script = (

@@ -65,7 +65,7 @@ def words(page: httpx.Response) -> str:
         def handle_data(self, data: str) -> None:
             collected.append(data)
 
-    Collector().feed(page.text)
+    Collector().feed(page.text.replace("<wbr>", ""))
     return " ".join(" ".join(collected).split())
 
 
@@ -244,6 +244,27 @@ def test_events_and_links_are_shown(viewer: httpx.Client) -> None:
     first, second = (each for each in SUSPENDED.spans if each.name.startswith("invoke_agent"))
     page = viewer.get(f"/runs/{SUSPENDED.run_id}", params={"span": second.span_id})
     assert f"?span={first.span_id}#s-{first.span_id}" in page.text
+
+
+def test_another_version_of_a_span_is_pointed_out(served: Running, viewer: httpx.Client) -> None:
+    """A conflicting copy is told at the top, and shown beside the first version of its span."""
+    run = sample_runs.running()
+    send(served, run)
+    send(served, run)
+    span = run.spans[1]
+    span.attributes[semconv.USAGE_INPUT] = 31_337
+    send(served, run)
+    shown = words(viewer.get(f"/runs/{run.run_id}", params={"span": span.span_id}))
+    assert "1 copy of spans arrived with other content; the first version is shown." in shown
+    assert "3 identical copies arrived again and changed nothing." in shown
+    assert "Another version arrived gen_ai.usage.input_tokens 31337" in shown
+    twin = viewer.get(f"/api/runs/{run.run_id}").json()
+    assert (1, 3, 1200) == (
+        twin["run"]["conflicting_copies"],
+        twin["run"]["identical_copies"],
+        twin["run"]["tokens"]["input"],
+    )
+    assert 31_337 == twin["conflicting_copies"][0]["attributes"][semconv.USAGE_INPUT]
 
 
 @pytest.mark.parametrize(

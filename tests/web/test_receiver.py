@@ -24,11 +24,15 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from starlette.testclient import TestClient
 
 from clew.errors import ClewError, StoreError
 from clew.sources import open_source
+from clew.sources.store import StoreSource
 from clew.store.database import connect
 from clew.store.records import Page, RunFilter
+from clew.store.writer import Writer
+from clew.web.app import create_app
 from clew.web.bodies import Limits
 from clew.web.server import Running, start
 
@@ -311,6 +315,26 @@ def test_a_store_that_cannot_take_it_is_503(
     assert "is locked" in status.message
     assert 200 == post(http, sample_runs.protobuf(run)).status_code
     assert {before.trace_id, run.trace_id} == set(traces(http))
+
+
+def test_a_full_store_is_503_and_keeps_what_it_has(store_file: Path) -> None:
+    """When there is no room left, messages are refused whole, and what is stored stays readable."""
+    writer = Writer(store_file, max_bytes=200_000)
+    source = StoreSource(store_file)
+    client = TestClient(create_app(writer, source, address="", names=["testserver"]))
+    stored: list[str] = []
+    for _ in range(100):
+        run = sample_runs.triage()
+        answer = post(client, sample_runs.protobuf(run))
+        if answer.status_code != 200:
+            break
+        stored.append(run.trace_id)
+    assert 503 == answer.status_code
+    assert "is full" in Status.FromString(answer.content).message
+    assert sorted(stored) == sorted(traces(client))
+    assert 200 == client.get(f"/runs/{stored[0]}").status_code
+    source.close()
+    writer.close()
 
 
 def test_other_methods_are_refused(http: httpx.Client) -> None:

@@ -148,6 +148,14 @@ def span_cost(span: SpanRecord) -> str:
     return cost(number(span.attributes, semconv.COST_USD), status)
 
 
+def _number(value: float) -> str:
+    """Write a double without the noise of its last digits, and small ones without an exponent."""
+    short = f"{value:.12g}"
+    if "e-" in short and abs(value) >= 1e-12:
+        return f"{value:.15f}".rstrip("0")
+    return short if "." in short or "e" in short else f"{short}.0"
+
+
 def value_text(value: Any) -> str:
     """Write an attribute value for reading."""
     match value:
@@ -155,6 +163,8 @@ def value_text(value: Any) -> str:
             return ""
         case bool():
             return "true" if value else "false"
+        case float():
+            return _number(value)
         case list():
             return ", ".join(map(value_text, cast("list[Any]", value)))
         case dict():

@@ -11,7 +11,7 @@ from clew import semconv
 from clew.sources import tree, wording
 from clew.store.records import SPAN_TYPES, RunRecord, SpanRecord, integer, number, text
 
-ROWS_AT_ONCE: Final = 2000
+ROWS_AT_ONCE: Final = 1000
 """Most spans on one page; longer runs are paged."""
 _NARROWEST: Final = 0.4
 """Percent of the axis that the shortest bar takes."""
@@ -188,7 +188,7 @@ def _bar(span: SpanRecord, start_ns: int, whole_ns: int) -> Bar:
     mark = span.type in {"decision", "event"} and width < _NARROWEST
     wait = None
     first_chunk = number(span.attributes, semconv.RESPONSE_TIME_TO_FIRST_CHUNK)
-    if first_chunk is not None and first_chunk > 0:
+    if span.type != "foreign" and first_chunk is not None and first_chunk > 0:
         wait = min(width, 100 * first_chunk * 1e9 / whole_ns)
     return Bar(
         x=round(min(x, 100 - _NARROWEST), 3),
