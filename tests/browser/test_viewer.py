@@ -1,5 +1,6 @@
 """The viewer in a real browser."""
 
+# ruff: noqa: SIM300 - expected == actual, in this order
 from __future__ import annotations
 
 from collections.abc import Callable

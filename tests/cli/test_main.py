@@ -1,5 +1,6 @@
 """The command line as a whole: what it imports, how it fails, and its store commands."""
 
+# ruff: noqa: SIM300 - expected == actual, in this order
 from __future__ import annotations
 
 import json

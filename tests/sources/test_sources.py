@@ -1,5 +1,6 @@
 """Sources: the same runs, whatever they are read from."""
 
+# ruff: noqa: SIM300 - expected == actual, in this order
 from __future__ import annotations
 
 import json

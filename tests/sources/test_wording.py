@@ -1,5 +1,6 @@
 """Figures in words, and spans as a tree."""
 
+# ruff: noqa: SIM300 - expected == actual, in this order
 from __future__ import annotations
 
 import pytest
@@ -97,6 +98,10 @@ def test_every_time_of_otlp_can_be_written(time_ns: int) -> None:
         (None, ""),
         (True, "true"),
         (1.0, "1.0"),
+        (0.1 + 0.2, "0.3"),
+        (5.4749999999999996e-05, "0.00005475"),
+        (1e300, "1e+300"),
+        (-0.0, "-0.0"),
         (["a", "b"], "a, b"),
         ({"bytesValue": "AP8="}, "base64:AP8="),
         ({"doubleValue": "NaN"}, "NaN"),

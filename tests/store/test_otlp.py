@@ -1,5 +1,6 @@
 """Reading OTLP: protobuf and JSON mean the same, and nothing but OTLP is read."""
 
+# ruff: noqa: SIM300 - expected == actual, in this order
 from __future__ import annotations
 
 import json

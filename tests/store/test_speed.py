@@ -1,5 +1,6 @@
 """Bounds on the reading and the writing side, in CPU time, far above what a quiet machine needs."""
 
+# ruff: noqa: SIM300 - expected == actual, in this order
 from __future__ import annotations
 
 import time

@@ -1,5 +1,6 @@
 """Writing and reading the local store."""
 
+# ruff: noqa: SIM300 - expected == actual, in this order
 from __future__ import annotations
 
 import os

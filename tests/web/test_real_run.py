@@ -1,5 +1,6 @@
 """A run that Clew itself recorded, exported over OTLP/HTTP and read back."""
 
+# ruff: noqa: SIM300 - expected == actual, in this order
 from __future__ import annotations
 
 import os

@@ -1,5 +1,6 @@
 """The OTLP/HTTP receiver: what it takes, what it refuses, and that it never loses anything."""
 
+# ruff: noqa: SIM300 - expected == actual, in this order
 from __future__ import annotations
 
 import gzip
