@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -56,6 +56,21 @@ class RoundRecord(Struct, frozen=True, kw_only=True):
     duration_s: float
 
 
+class Hops:
+    """The providers tried in turn for one logical call; their rounds share a number."""
+
+    __slots__ = ("classify", "index", "number", "started", "with_usage")
+
+    def __init__(self, classify: Callable[[Ending], str | None], index: int | None = None) -> None:
+        self.classify = classify
+        """Tells the failure class of a failed round, one of `semconv.FAILURE_CLASSES`."""
+        self.index = index
+        """Place of the provider in the chain, 0 for the first choice; None without a chain."""
+        self.number: int | None = None
+        self.started = False
+        self.with_usage = False
+
+
 class Round(Node):
     """One model call. Opened by a tap, finished by it exactly once."""
 
@@ -63,6 +78,7 @@ class Round(Node):
         "attempts",
         "counted",
         "grouped",
+        "hops",
         "late",
         "number",
         "request",
@@ -71,7 +87,15 @@ class Round(Node):
         "wait_ns",
     )
 
-    def __init__(self, route: Route, request: RequestFacts, *, grouped: bool, resend: int) -> None:
+    def __init__(
+        self,
+        route: Route,
+        request: RequestFacts,
+        *,
+        grouped: bool,
+        resend: int,
+        hops: Hops | None = None,
+    ) -> None:
         super().__init__()
         self.route = route
         self.request = request
@@ -80,7 +104,8 @@ class Round(Node):
         self.attempts = 0
         self.wait_ns = 0
         self.number: int | None = None
-        self.counted = route.operation in ROUND_OPERATIONS
+        self.hops = hops
+        self.counted = route.operation in ROUND_OPERATIONS and (hops is None or not hops.started)
         self.late: Pending | None = None
         """The cost, where it is still to come."""
 
@@ -113,13 +138,20 @@ class Round(Node):
         if agent is not None:
             if self.counted:
                 self.seq, self.number = agent.segment.next_round(agent)
-                attributes[semconv.ROUND] = self.number
             else:
                 self.seq = agent.segment.next_seq()
+                if self.hops is not None:
+                    self.number = self.hops.number
+            if self.number is not None:
+                attributes[semconv.ROUND] = self.number
             attributes[semconv.SEQ] = self.seq
             attributes.update(agent.common)
             if request.tools:
                 agent.offered.update(request.tools)
+        if self.hops is not None:
+            self.hops.started, self.hops.number = True, self.number
+            if self.hops.index is not None:
+                attributes[semconv.PROVIDER_HOP] = self.hops.index
         around = trace.get_current_span(here)
         if node is None or around is not node.span:
             runtime.folds.fold(around.get_span_context().span_id)
@@ -158,6 +190,8 @@ class Round(Node):
             add_cost(attributes, cost)
             if failure is not None:
                 attributes[semconv.ERROR_TYPE] = failure
+                if self.hops is not None and (kind := self.hops.classify(ending)) is not None:
+                    attributes[semconv.PROVIDER_FAILURE_CLASS] = kind
             if response.tool_calls:
                 offered = self.request.tools or () if agent is None else agent.offered
                 describe.add_tool_calls(
@@ -181,8 +215,11 @@ class Round(Node):
                 totals = segment.totals
                 if usage is not None:
                     totals.add_usage(usage)
-                    if self.counted:
+                    hops = self.hops
+                    if self.counted or (hops is not None and not hops.with_usage):
                         totals.rounds_without_usage -= 1
+                    if hops is not None:
+                        hops.with_usage = True
                 if late is None:
                     add_to_totals(totals, cost)
                 else:

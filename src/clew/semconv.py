@@ -142,6 +142,8 @@ RESPONSE_TOOL_CALL_IDS: Final = "clew.response.tool_call.ids"
 RESPONSE_TOOL_CALL_NAMES: Final = "clew.response.tool_call.names"
 RESPONSE_TOOL_CALL_DIGESTS: Final = "clew.response.tool_call.digests"
 SERVED_PROVIDER: Final = "clew.response.provider"
+PROVIDER_HOP: Final = "clew.provider.hop"
+PROVIDER_FAILURE_CLASS: Final = "clew.provider.failure_class"
 AGGREGATE: Final = "clew.aggregate"
 DECISIONS: Final = "clew.decisions"
 DENIALS: Final = "clew.denials"
@@ -215,6 +217,16 @@ STREAM_OUTCOMES: Final = (
     "held",
 )
 FINISH_REASONS: Final = ("stop", "length", "content_filter", "tool_call", "compaction", "error")
+FAILURE_CLASSES: Final = (
+    "connection",
+    "rate_limit",
+    "auth",
+    "configuration",
+    "client_error",
+    "server_error",
+    "circuit_open",
+    "unknown",
+)
 TOOL_OUTCOMES: Final = (
     "ok",
     "error",
@@ -387,6 +399,8 @@ RULES: Final[dict[str, Rule]] = {
     RESPONSE_TOOL_CALL_NAMES: Each(_name, fill="_OTHER"),
     RESPONSE_TOOL_CALL_DIGESTS: Each(Hex(64), fill="_OTHER"),
     SERVED_PROVIDER: _name,
+    PROVIDER_HOP: _count,
+    PROVIDER_FAILURE_CLASS: Closed(*FAILURE_CLASSES),
     AGGREGATE: _flag,
     DECISIONS: _count,
     DENIALS: _count,
