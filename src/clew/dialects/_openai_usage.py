@@ -79,7 +79,6 @@ class RawUsage(Struct, gc=False):
 
 
 _NO_DETAILS: Final = Details()
-_NO_TOOLS: Final = ServerTools()
 
 
 def usage_of(raw: RawUsage | None, provider: str | None) -> Usage | None:
@@ -90,67 +89,81 @@ def usage_of(raw: RawUsage | None, provider: str | None) -> Usage | None:
     """
     if raw is None or raw.is_empty():
         return None
-    given = raw.prompt_tokens_details or raw.input_tokens_details or raw.input_token_details
-    given = given or raw.prompt_token_details or _NO_DETAILS
-    made = raw.completion_tokens_details or raw.output_tokens_details or raw.output_token_details
-    made = made or raw.completion_token_details or _NO_DETAILS
-    input_tokens = _first(raw.prompt_tokens, raw.input_tokens)
-    output_tokens = _first(raw.completion_tokens, raw.output_tokens)
-    reasoning = _first(made.reasoning_tokens, raw.reasoning_tokens)
-    total = raw.total_tokens
+    given = raw.prompt_tokens_details or _given(raw)
+    made = raw.completion_tokens_details or _made(raw)
+    input_tokens = raw.input_tokens if raw.prompt_tokens is None else raw.prompt_tokens
+    output_tokens = raw.output_tokens if raw.completion_tokens is None else raw.completion_tokens
+    reasoning = made.reasoning_tokens
+    if reasoning is None:
+        reasoning = raw.reasoning_tokens
     mismatch = False
-    if total is not None and input_tokens is not None:
-        extra = total - input_tokens - (output_tokens or 0)
-        if extra and output_tokens is not None:
+    total = raw.total_tokens
+    if total is not None and input_tokens is not None and output_tokens is not None:
+        extra = total - input_tokens - output_tokens
+        if extra:
             if extra == reasoning:
                 output_tokens += extra
             elif extra > 0 and not reasoning and provider in _REASONING_IN_TOTAL_ONLY:
                 output_tokens, reasoning = output_tokens + extra, extra
             else:
                 mismatch = True
-    tools = raw.server_tool_use or raw.server_tool_use_details or _NO_TOOLS
+    cached, written = given.cached_tokens, given.cache_write_tokens
     return Usage(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
-        cache_read_tokens=_cache_read(raw, given),
-        cache_write_tokens=_first(
-            given.cache_write_tokens,
-            given.cache_creation_tokens,
-            raw.cache_creation_input_tokens,
-        ),
+        cache_read_tokens=_cache_read(raw) if cached is None else cached,
+        cache_write_tokens=_cache_write(raw, given) if written is None else written,
         reasoning_tokens=reasoning,
         input_audio_tokens=given.audio_tokens,
         output_audio_tokens=made.audio_tokens,
         input_image_tokens=given.image_tokens,
         output_image_tokens=made.image_tokens,
-        web_searches=_first(tools.web_search_requests, raw.num_search_queries),
+        web_searches=_searches(raw),
         cost_usd=_cost(raw),
         mismatch=mismatch,
     )
 
 
-def _first(*values: int | None) -> int | None:
-    for value in values:
-        if value is not None:
-            return value
-    return None
+def _given(raw: RawUsage) -> Details:
+    return (
+        raw.input_tokens_details or raw.input_token_details or raw.prompt_token_details
+    ) or _NO_DETAILS
 
 
-def _cache_read(raw: RawUsage, given: Details) -> int | None:
-    return _first(
-        given.cached_tokens,
-        raw.prompt_cache_hit_tokens,
-        raw.cached_tokens,
-        raw.num_cached_tokens,
-        raw.cache_read_input_tokens,
-    )
+def _made(raw: RawUsage) -> Details:
+    return (
+        raw.output_tokens_details or raw.output_token_details or raw.completion_token_details
+    ) or _NO_DETAILS
+
+
+def _cache_read(raw: RawUsage) -> int | None:
+    """Cached tokens where the details do not tell them."""
+    if raw.prompt_cache_hit_tokens is not None:
+        return raw.prompt_cache_hit_tokens
+    if raw.cached_tokens is not None:
+        return raw.cached_tokens
+    if raw.num_cached_tokens is not None:
+        return raw.num_cached_tokens
+    return raw.cache_read_input_tokens
+
+
+def _cache_write(raw: RawUsage, given: Details) -> int | None:
+    written = given.cache_creation_tokens
+    return raw.cache_creation_input_tokens if written is None else written
+
+
+def _searches(raw: RawUsage) -> int | None:
+    tools = raw.server_tool_use or raw.server_tool_use_details
+    if tools is None or tools.web_search_requests is None:
+        return raw.num_search_queries
+    return tools.web_search_requests
 
 
 def _cost(raw: RawUsage) -> float | None:
     """What was billed: OpenRouter's number, Perplexity's object, xAI's ticks."""
     if raw.cost_in_usd_ticks is not None:
         return raw.cost_in_usd_ticks / _TICKS_PER_USD
-    if is_empty(raw.cost):
+    if raw.cost is EMPTY or is_empty(raw.cost):
         return None
     value: Any = loads(raw.cost)
     if isinstance(value, dict):

@@ -85,7 +85,7 @@ ENDPOINTS: Final[dict[str, tuple[Endpoint, ...]]] = {
         Endpoint("v1", openai_chat, "chat", only="writer"),
         Endpoint("text", openai_chat, "chat", only="ibm.watsonx.ai"),
         Endpoint("v2", cohere_chat, "chat"),
-        Endpoint("v1", cohere_chat_v1, "chat"),
+        Endpoint("v1", cohere_chat_v1, "chat", only="cohere azure.ai.inference"),
     ),
     "generate": (
         Endpoint("api", ollama, "text_completion"),
