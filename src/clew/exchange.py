@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import msgspec
 from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -20,7 +21,7 @@ from clew._guard import guard, record_failure
 from clew.dialects import recognise
 from clew.facts import RequestFacts
 from clew.pipeline.runtime import Runtime
-from clew.rounds import Ending, Round
+from clew.rounds import Ending, Hops, Round
 from clew.rules import OTHER
 from clew.spans import allowed, is_cancellation
 from clew.typing import Route
@@ -86,9 +87,16 @@ def forget_targets() -> None:
 class LogicalCall:
     """One call of an SDK method that may send several requests: its attempts are one round."""
 
-    __slots__ = ("_failed_at", "_token", "failure", "round")
+    __slots__ = ("_failed_at", "_token", "failure", "hops", "round")
 
-    def __init__(self) -> None:
+    def __init__(self, *, hops: Hops | None = None) -> None:
+        """Make the call current.
+
+        Args:
+            hops: given by an adapter of our own: then no answer ends the round before `finish`,
+                for only the adapter can tell whether it was one.
+        """
+        self.hops = hops
         self.round: Round | None = None
         self.failure: Ending | None = None
         self._failed_at = 0
@@ -118,6 +126,8 @@ class LogicalCall:
                 last = self.failure
                 if error is not None and is_cancellation(error):
                     last = Ending(status=last.status, error=error)
+                elif error is not None and self.hops is not None and last.error is None:
+                    last = msgspec.structs.replace(last, error=error)
                 self.round.finish(last)
 
 
@@ -174,8 +184,9 @@ class Exchange:
     def end(self, ending: Ending) -> None:
         """End the round, or only this attempt when the SDK may try again."""
         failed = ending.error is not None or (ending.status or 0) >= 400
-        if failed and self.call is not None and _call.get() is self.call:
-            self.call.attempt_failed(ending)
+        call = self.call
+        if call is not None and (failed or call.hops is not None) and _call.get() is call:
+            call.attempt_failed(ending)
             return
         self.round.finish(ending)
 
@@ -216,7 +227,8 @@ def begin(runtime: Runtime, request: Any, target: Target, body: bytes | None) ->
         route = target.route
         facts = route.dialect.request(body, route) if body else RequestFacts()
         resend = _retries(request) if call is None else 0
-        round_ = Round(route, facts, grouped=call is not None, resend=resend)
+        hops = call.hops if call is not None else None
+        round_ = Round(route, facts, grouped=call is not None, resend=resend, hops=hops)
         round_.open(runtime, target.born, len(body) if body else 0)
         if call is not None:
             call.round = round_
