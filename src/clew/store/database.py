@@ -48,7 +48,8 @@ def _prepare(connection: sqlite3.Connection, *, read_only: bool) -> None:
         connection.execute("PRAGMA query_only = 1")
     else:
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
+        # What was acknowledged survives a power cut, at one fsync for each transaction.
+        connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA journal_size_limit = 67108864")
     connection.execute("PRAGMA cache_size = -16384")
     connection.execute("PRAGMA temp_store = MEMORY")
