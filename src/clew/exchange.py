@@ -87,18 +87,24 @@ def forget_targets() -> None:
 class LogicalCall:
     """One call of an SDK method that may send several requests: its attempts are one round."""
 
-    __slots__ = ("_failed_at", "_token", "failure", "hops", "round")
+    __slots__ = ("_failed_at", "_token", "done", "failure", "hops", "owner", "round", "unread")
 
-    def __init__(self, *, hops: Hops | None = None) -> None:
+    def __init__(self, owner: Any = None, *, hops: Hops | None = None) -> None:
         """Make the call current.
 
         Args:
+            owner: the SDK object whose method was called.
             hops: given by an adapter of our own: then no answer ends the round before `finish`,
                 for only the adapter can tell whether it was one.
         """
         self.hops = hops
+        self.owner = owner
+        """The SDK object whose method was called."""
         self.round: Round | None = None
         self.failure: Ending | None = None
+        self.unread = False
+        """True while an answer that is an error has come and its body has not been read."""
+        self.done = False
         self._failed_at = 0
         self._token = _call.set(self)
 
@@ -109,14 +115,17 @@ class LogicalCall:
 
     def next_attempt(self) -> Round | None:
         """Return the round that another attempt belongs to, if the last one failed."""
-        if self.round is None or self.failure is None:
+        if self.round is None or not (self.failure is not None or self.unread):
             return None
-        self.round.wait_ns += time.perf_counter_ns() - self._failed_at
+        if self.failure is not None:
+            self.round.wait_ns += time.perf_counter_ns() - self._failed_at
         self.failure = None
+        self.unread = False
         return self.round
 
     def finish(self, error: BaseException | None) -> None:
         """End the call: a failed last attempt is how the round ended."""
+        self.done = True
         with guard("finish a logical call"):
             try:
                 _call.reset(self._token)
@@ -131,10 +140,16 @@ class LogicalCall:
                 self.round.finish(last)
 
 
+def current_call() -> LogicalCall | None:
+    """Return the logical call that is being made here; one that has returned is none."""
+    call = _call.get()
+    return None if call is None or call.done else call
+
+
 class Exchange:
     """One request of a recognised model call, and its response."""
 
-    __slots__ = ("call", "request", "round", "route", "runtime", "started", "target")
+    __slots__ = ("attempt", "call", "request", "round", "route", "runtime", "started", "target")
 
     def __init__(
         self,
@@ -150,6 +165,7 @@ class Exchange:
         self.request = request
         self.call = call
         self.round = round_
+        self.attempt = round_.attempts
         self.started = time.perf_counter_ns()
 
     def context(self) -> Context:
@@ -183,9 +199,11 @@ class Exchange:
 
     def end(self, ending: Ending) -> None:
         """End the round, or only this attempt when the SDK may try again."""
+        if self.attempt != self.round.attempts:
+            return  # nobody read that answer: another attempt has taken its place
         failed = ending.error is not None or (ending.status or 0) >= 400
         call = self.call
-        if call is not None and (failed or call.hops is not None) and _call.get() is call:
+        if call is not None and (failed or call.hops is not None) and current_call() is call:
             call.attempt_failed(ending)
             return
         self.round.finish(ending)
@@ -221,7 +239,7 @@ def begin(runtime: Runtime, request: Any, target: Target, body: bytes | None) ->
     active = otel_context.get_value(_EXCHANGE)
     if isinstance(active, Exchange) and active.request is request:
         return None
-    call = _call.get()
+    call = current_call()
     round_ = call.next_attempt() if call is not None else None
     if round_ is None:
         route = target.route

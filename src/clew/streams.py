@@ -53,6 +53,8 @@ class StreamTap:
             self.reader = exchange.route.dialect.stream(exchange.route, content_type)
         else:
             self._body = []
+            if status >= 400 and exchange.call is not None:
+                exchange.call.unread = True
         self.size = 0
         self.first_ns = 0
         self.done = False
