@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from clew._guard import record_failure
 from clew.dialects._errors import error_body
@@ -12,7 +13,7 @@ from clew.facts import NO_RESPONSE, RequestFacts, ResponseFacts
 from clew.typing import Route, StreamReader
 
 
-class Answer(NamedTuple):
+class Answer(Struct, frozen=True, gc=False):
     """A whole response, as a dialect reads it."""
 
     body: bytes

@@ -71,6 +71,24 @@ class ChatRequest(Struct):
     modalities: list[str] | None = None
 
 
+def has_common_fields_only(request: ChatRequest) -> bool:
+    """Tell whether none of the fields is given that few requests have."""
+    return (
+        request.top_p is None
+        and request.top_k is None
+        and request.frequency_penalty is None
+        and request.presence_penalty is None
+        and request.seed is None
+        and request.random_seed is None
+        and request.n is None
+        and request.reasoning_effort is None
+        and request.reasoning is None
+        and request.service_tier is None
+        and request.response_format is None
+        and request.modalities is None
+    )
+
+
 class Call(Struct, gc=False):
     """A tool call, whole or a piece of one."""
 
@@ -150,6 +168,8 @@ def call_name(call: Call) -> str | None:
 def tool_calls(message: ChatMessage | None) -> list[ToolCall]:
     """Return the calls that a whole message asks for, in order."""
     if message is None:
+        return []
+    if message.tool_calls is None and message.function_call is None:
         return []
     calls = [ToolCall(text(call.id), call_name(call)) for call in message.tool_calls or ()]
     if not calls and message.function_call is not None and message.function_call.name:

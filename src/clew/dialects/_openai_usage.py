@@ -87,17 +87,19 @@ def usage_of(raw: RawUsage | None, provider: str | None) -> Usage | None:
     Where prompt + completion + reasoning is the total, the provider leaves reasoning out of the
     completion (xAI, https://docs.x.ai/docs/guides/reasoning), so it is added to the output.
     """
-    if raw is None or raw.is_empty():
+    if raw is None:
         return None
     given = raw.prompt_tokens_details or _given(raw)
     made = raw.completion_tokens_details or _made(raw)
     input_tokens = raw.input_tokens if raw.prompt_tokens is None else raw.prompt_tokens
     output_tokens = raw.output_tokens if raw.completion_tokens is None else raw.completion_tokens
+    total = raw.total_tokens
+    if input_tokens is None and output_tokens is None and total is None:
+        return None
     reasoning = made.reasoning_tokens
     if reasoning is None:
         reasoning = raw.reasoning_tokens
     mismatch = False
-    total = raw.total_tokens
     if total is not None and input_tokens is not None and output_tokens is not None:
         extra = total - input_tokens - output_tokens
         if extra:
@@ -119,7 +121,7 @@ def usage_of(raw: RawUsage | None, provider: str | None) -> Usage | None:
         input_image_tokens=given.image_tokens,
         output_image_tokens=made.image_tokens,
         web_searches=_searches(raw),
-        cost_usd=_cost(raw),
+        cost_usd=None if raw.cost is EMPTY and raw.cost_in_usd_ticks is None else _cost(raw),
         mismatch=mismatch,
     )
 
@@ -163,7 +165,7 @@ def _cost(raw: RawUsage) -> float | None:
     """What was billed: OpenRouter's number, Perplexity's object, xAI's ticks."""
     if raw.cost_in_usd_ticks is not None:
         return raw.cost_in_usd_ticks / _TICKS_PER_USD
-    if raw.cost is EMPTY or is_empty(raw.cost):
+    if is_empty(raw.cost):
         return None
     value: Any = loads(raw.cost)
     if isinstance(value, dict):

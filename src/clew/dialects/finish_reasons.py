@@ -6,7 +6,7 @@ A provider's word that is not in the table is `_OTHER`; the word itself stays in
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
 from typing import Final
 
 OTHER: Final = "_OTHER"
@@ -14,11 +14,11 @@ OTHER: Final = "_OTHER"
 _WORDS: Final = {
     "stop": (
         "stop end_turn stop_sequence eos eos_token complete completed finish finished end "
-        "pause_turn end_of_sequence end_of_text done user_cancel cancelled stop_str "
+        "pause_turn end_of_sequence end_of_text endoftext done user_cancel cancelled stop_str word "
         "max_turns natural"
     ),
     "length": (
-        "length max_tokens max_token maximum_tokens max_length max_output_tokens "
+        "length limit max_tokens max_token maximum_tokens max_length max_output_tokens "
         "model_context_window_exceeded max_context error_limit token_limit model_length "
         "max_new_tokens max_output_reached context_length context_window_exceeded"
     ),
@@ -56,6 +56,7 @@ def finish_reason(word: str | None) -> str | None:
     return FINISH_REASONS.get(word.lower(), OTHER)
 
 
-def finish_reasons(words: Iterable[str | None]) -> tuple[str | None, ...]:
+@functools.lru_cache(maxsize=256)
+def finish_reasons(words: tuple[str | None, ...]) -> tuple[str | None, ...]:
     """Return the convention's words, one for each of the provider's."""
     return tuple([finish_reason(word) for word in words])

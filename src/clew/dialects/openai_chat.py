@@ -8,19 +8,30 @@ fields with `prompt` for `messages` and `text` for `message`.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Final
+
+from msgspec.structs import replace
 
 from clew.dialects._dialect import Answer, WireDialect
 from clew.dialects._errors import error_of
 from clew.dialects._openai_chat_stream import ChatReader
-from clew.dialects._openai_shape import REQUEST, RESPONSE, ChatRequest, Choice, tool_calls
+from clew.dialects._openai_shape import (
+    REQUEST,
+    RESPONSE,
+    ChatRequest,
+    Choice,
+    has_common_fields_only,
+    tool_calls,
+)
 from clew.dialects._openai_usage import usage_of
-from clew.dialects._read import decode, is_empty, number, text
+from clew.dialects._read import EMPTY, decode, is_empty
 from clew.dialects.finish_reasons import finish_reasons
-from clew.facts import ErrorFacts, RequestFacts, ResponseFacts
+from clew.facts import ErrorFacts, RequestFacts, ResponseFacts, ToolCall
 from clew.typing import Route
 
 _NO_REQUEST: Final = RequestFacts()
+_RESULT_OF: Final = attrgetter("tool_call_id")
 _OUTPUT_TYPES: Final = {"text": "text", "json_object": "json", "json_schema": "json"}
 
 
@@ -48,31 +59,36 @@ def read_request(body: bytes, route: Route) -> RequestFacts:
     request = decode(REQUEST, body)
     if request is None:
         return _NO_REQUEST if route.model is None else RequestFacts(model=route.model)
-    messages = request.messages
+    messages, limit = request.messages, request.max_completion_tokens
+    none_offered = request.tools is None and request.functions is None
+    facts = RequestFacts(
+        model=request.model or request.model_id or route.model,
+        stream=request.stream is True or route.stream,
+        max_tokens=request.max_tokens if limit is None else limit,
+        temperature=request.temperature,
+        messages=None if messages is None else len(messages),
+        tools=None if none_offered else _tool_names(request),
+        # Without a loop of our own: a conversation is long, and few of its messages are results.
+        tool_result_ids=tuple(filter(None, map(_RESULT_OF, messages))) if messages else (),
+    )
+    return facts if has_common_fields_only(request) else _with_rare_fields(facts, request)
+
+
+def _with_rare_fields(facts: RequestFacts, request: ChatRequest) -> RequestFacts:
     effort = request.reasoning_effort
     if effort is None and request.reasoning is not None:
         effort = request.reasoning.effort
-    return RequestFacts(
-        model=text(request.model) or text(request.model_id) or route.model,
-        stream=bool(request.stream) or route.stream,
-        max_tokens=request.max_completion_tokens
-        if request.max_completion_tokens is not None
-        else request.max_tokens,
-        temperature=number(request.temperature),
-        top_p=number(request.top_p),
-        top_k=number(request.top_k),
-        frequency_penalty=number(request.frequency_penalty),
-        presence_penalty=number(request.presence_penalty),
-        seed=request.seed if request.seed is not None else request.random_seed,
+    return replace(
+        facts,
+        top_p=request.top_p,
+        top_k=request.top_k,
+        frequency_penalty=request.frequency_penalty,
+        presence_penalty=request.presence_penalty,
+        seed=request.random_seed if request.seed is None else request.seed,
         choice_count=request.n,
         reasoning_level=effort,
         service_tier=request.service_tier,
         output_type=_output_type(request),
-        messages=None if messages is None else len(messages),
-        tools=_tool_names(request),
-        tool_result_ids=tuple(
-            [message.tool_call_id for message in messages or () if message.tool_call_id]
-        ),
     )
 
 
@@ -81,30 +97,42 @@ def read_response(answer: Answer) -> ResponseFacts:
     response = decode(RESPONSE, answer.body)
     if response is None:
         return ResponseFacts()
-    choices = response.choices or []
-    if len(choices) > 1:
-        choices.sort(key=lambda choice: choice.index or 0)
-    words = tuple([text(choice.finish_reason) for choice in choices])
+    choices = response.choices
+    words: tuple[str | None, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    if choices:
+        if len(choices) > 1:
+            choices.sort(key=_index)
+        words = tuple([choice.finish_reason or None for choice in choices])
+        calls = tuple([call for choice in choices for call in tool_calls(choice.message)])
     usage = response.usage
     if usage is None and response.x_groq is not None:
         usage = response.x_groq.usage
+    error = None if response.error is EMPTY else error_of(response.error)
     return ResponseFacts(
-        id=text(response.id),
-        model=text(response.model) or text(response.model_id),
+        id=response.id or None,
+        model=response.model or response.model_id or None,
         finish_reasons=finish_reasons(words),
         finish_reasons_raw=words,
-        tool_calls=tuple([call for choice in choices for call in tool_calls(choice.message)]),
+        tool_calls=calls,
         usage=usage_of(usage, answer.route.provider),
-        error=error_of(response.error) or _choice_error(choices),
-        service_tier=text(response.service_tier),
-        system_fingerprint=text(response.system_fingerprint),
-        served_provider=text(response.provider),
+        error=error or (_choice_error(choices) if choices else None),
+        service_tier=response.service_tier or None,
+        system_fingerprint=response.system_fingerprint or None,
+        served_provider=response.provider or None,
     )
+
+
+def _index(choice: Choice) -> int:
+    return choice.index or 0
 
 
 def _choice_error(choices: list[Choice]) -> ErrorFacts | None:
     """OpenRouter reports a failing upstream in the choice."""
-    return next((error_of(choice.error) for choice in choices if not is_empty(choice.error)), None)
+    for choice in choices:
+        if choice.error is not EMPTY and not is_empty(choice.error):
+            return error_of(choice.error)
+    return None
 
 
 openai_chat: Final = WireDialect("openai_chat", read_request, read_response, ChatReader)
