@@ -13,32 +13,28 @@ OTHER: Final = "_OTHER"
 
 _WORDS: Final = {
     "stop": (
-        "stop end_turn stop_sequence eos eos_token complete completed finish finished end "
-        "pause_turn end_of_sequence end_of_text endoftext done user_cancel cancelled stop_str word "
-        "max_turns natural"
+        "stop end_turn stop_sequence eos eos_token end_of_text endoftext complete completed "
+        "finish finished stop_criteria_met pause_turn word"
     ),
     "length": (
-        "length limit max_tokens max_token maximum_tokens max_length max_output_tokens "
-        "model_context_window_exceeded max_context error_limit token_limit model_length "
-        "max_new_tokens max_output_reached context_length context_window_exceeded"
+        "length limit max_tokens maximum_tokens max_output_tokens token_limit model_length "
+        "model_context_window_exceeded error_limit"
     ),
     "content_filter": (
         "content_filter content_filtered safety recitation refusal guardrail_intervened blocklist "
-        "prohibited_content spii image_safety image_prohibited_content image_recitation "
-        "model_armor language error_toxic sensitive guardrails content_moderation blocked "
-        "moderation"
+        "prohibited_content spii language model_armor image_safety image_prohibited_content "
+        "image_recitation error_toxic sensitive"
     ),
-    "tool_call": (
-        "tool_call tool_calls tool_use function_call function_calls tool unexpected_tool_call "
-        "requires_action"
-    ),
-    "compaction": "compaction compact",
+    "tool_call": "tool_call tool_calls tool_use function_call",
+    "compaction": "compaction",
     "error": (
-        "error failed malformed_function_call malformed_tool_use malformed_model_output "
-        "image_other network_error insufficient_system_resource no_image too_many_tool_calls "
-        "missing_thought_signature malformed_response internal_server_error timeout unavailable"
+        "error failed timeout network_error insufficient_system_resource malformed_function_call "
+        "malformed_response malformed_tool_use malformed_model_output unexpected_tool_call "
+        "too_many_tool_calls missing_thought_signature no_image"
     ),
 }
+"""Words of the providers' documentation: OpenAI, Anthropic, Gemini, Bedrock (Converse and Titan),
+Cohere, Mistral, DeepSeek, Z.ai, Together, watsonx, Hugging Face, Aleph Alpha, AI21, llama.cpp."""
 
 FINISH_REASONS: Final[dict[str, str]] = {
     word: reason for reason, words in _WORDS.items() for word in words.split()
