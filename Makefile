@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench bench-figures soak clean
+.PHONY: help demo live test check format bench bench-figures soak clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -21,6 +21,9 @@ $(READY): pyproject.toml
 
 demo: $(READY) ## run an agent through the real clients and show its trace
 	$(BIN)/clew demo
+
+live: $(READY) ## the demo with a real model, offline (builds llama.cpp once, about 20 minutes)
+	$(BIN)/python tests/live/live.py --no-serve
 
 test: $(READY) ## run the tests
 	$(BIN)/python -m pytest -q -m 'not soak' -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
