@@ -7,8 +7,7 @@ import gc
 import json
 import threading
 import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import anthropic
@@ -17,105 +16,22 @@ import openai
 import pytest
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
-from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
+from opentelemetry.sdk.metrics.export import HistogramDataPoint
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 import clew
-from clew import _guard
 from clew.facts import Usage
-from clew.pipeline import instruments, labels, runtime
+from clew.pipeline import instruments
 from clew.pipeline import metrics as metrics_module
-from clew.settings import Settings
-from clew.testing import CaptureExporter, Reply, ScriptedProvider, ScriptedToolCall
+from clew.testing import Reply, ScriptedProvider, ScriptedToolCall
 
 MARK = "zqmark"
 Labels = dict[str, Any]
 MESSAGES: list[Any] = [{"role": "user", "content": f"{MARK} prompt"}]
 OPENAI_RATES = {"input": 0.25 / 1e6, "cache_read": 0.025 / 1e6, "output": 2 / 1e6}
 """What gpt-5-mini costs for one token."""
-
-
-class Measured:
-    """Clew with a reader of its own, and what the reader has collected."""
-
-    def __init__(
-        self,
-        *,
-        exporter: SpanExporter | None = None,
-        tracer_provider: TracerProvider | None = None,
-        **options: Any,
-    ) -> None:
-        self.reader = InMemoryMetricReader()
-        self.spans = CaptureExporter()
-        settings = {"export_delay_ms": 50, "seal_grace_s": 0.05, **options}
-        clew.configure(
-            "tests",
-            settings=Settings.from_environment(metric_readers=(self.reader,), **settings),
-            span_exporters=[exporter or self.spans],
-            tracer_provider=tracer_provider,
-        )
-        clew.instrument()
-        current = runtime.get()
-        assert current is not None
-        assert current.metrics is not None
-        self.runtime = current
-        self.metrics = current.metrics
-
-    def flush(self) -> None:
-        self.runtime.settle(everywhere=True)
-        assert self.runtime.worker.flush(10)
-
-    def data(self) -> Any:
-        self.flush()
-        return self.reader.get_metrics_data()
-
-    def points(self) -> dict[str, list[tuple[Labels, Any]]]:
-        """Return the points of each metric: labels, and the value or the histogram's point."""
-        found: dict[str, list[tuple[Labels, Any]]] = {}
-        for resource in self.data().resource_metrics:
-            for scope in resource.scope_metrics:
-                assert scope.scope.name == "clew"
-                for metric in scope.metrics:
-                    row = found.setdefault(metric.name, [])
-                    for point in metric.data.data_points:
-                        histogram = isinstance(point, HistogramDataPoint)
-                        row.append((dict(point.attributes), point if histogram else point.value))
-        return found
-
-    def total(self, name: str, **wanted: Any) -> Any:
-        """Return the sum (of a histogram: the count) over the points with these labels."""
-        wanted = {key.replace("__", "."): value for key, value in wanted.items()}
-        return sum(
-            point.count if isinstance(point, HistogramDataPoint) else point
-            for found, point in self.points().get(name, [])
-            if wanted.items() <= found.items()
-        )
-
-
-@pytest.fixture
-def measure() -> Iterator[Callable[..., Measured]]:
-    """Configure Clew with a reader and these settings; no fault of ours may be swallowed."""
-    made: list[Measured] = []
-
-    def make(**options: Any) -> Measured:
-        made.append(Measured(**options))
-        assert made[-1].runtime.prices.wait(20)
-        return made[-1]
-
-    yield make
-    failures = dict(_guard.failures)
-    clew.uninstrument()
-    clew.shutdown()
-    assert failures == {}, f"faults were swallowed: {failures}"
-
-
-@pytest.fixture
-def provider() -> Iterator[ScriptedProvider]:
-    """A provider on loopback."""
-    with ScriptedProvider() as scripted:
-        yield scripted
 
 
 def host(provider: ScriptedProvider) -> str:
@@ -154,7 +70,7 @@ ABANDONED = {"clew.stream.outcome": "abandoned"}
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
 def test_a_run_has_exact_values(
-    measure: Callable[..., Measured], provider: ScriptedProvider, asynchronous: bool
+    measure: Callable[..., Any], provider: ScriptedProvider, asynchronous: bool
 ) -> None:
     """Every metric of a run: its rounds, attempts, tokens, cost, tool calls and decisions."""
     measured = measure(provider_hosts={host(provider): "openai"})
@@ -275,7 +191,7 @@ def test_a_run_has_exact_values(
 
 
 def test_metrics_equal_the_totals_of_the_run(
-    measure: Callable[..., Measured], provider: ScriptedProvider
+    measure: Callable[..., Any], provider: ScriptedProvider
 ) -> None:
     """Anthropic's cache counts are inside the input; counts and cost equal the run span's."""
     measured = measure(provider_hosts={host(provider): "anthropic"})
@@ -300,7 +216,7 @@ def test_metrics_equal_the_totals_of_the_run(
 
 
 def test_runs_that_are_not_sampled_are_counted(
-    measure: Callable[..., Measured], provider: ScriptedProvider
+    measure: Callable[..., Any], provider: ScriptedProvider
 ) -> None:
     """A provider that samples nothing exports no span and all metrics."""
     measured = measure(
@@ -331,7 +247,7 @@ ENDINGS = [
 
 @pytest.mark.parametrize(("error", "told", "status", "reason"), ENDINGS)
 def test_an_ended_run_says_how(
-    measure: Callable[..., Measured],
+    measure: Callable[..., Any],
     error: BaseException | None,
     told: str | None,
     status: str,
@@ -356,7 +272,7 @@ def test_an_ended_run_says_how(
     assert measured.points()["clew.runs.ended"] == [(expected, 1)]
 
 
-def test_a_run_that_waits_has_not_ended(measure: Callable[..., Measured]) -> None:
+def test_a_run_that_waits_has_not_ended(measure: Callable[..., Any]) -> None:
     """Suspending makes it inactive; resumed, it is active again, started once, ended once."""
     measured = measure()
     with clew.run("triage") as run:
@@ -372,7 +288,7 @@ def test_a_run_that_waits_has_not_ended(measure: Callable[..., Measured]) -> Non
 
 
 def test_a_nested_agent_is_no_run_and_keeps_the_tenant(
-    measure: Callable[..., Measured], provider: ScriptedProvider
+    measure: Callable[..., Any], provider: ScriptedProvider
 ) -> None:
     """Its rounds carry its name and the outer run's tenant; only the root is a run."""
     measured = measure(metric_tenants=frozenset({"acme"}))
@@ -386,7 +302,7 @@ def test_a_nested_agent_is_no_run_and_keeps_the_tenant(
 
 
 def test_without_a_run_a_call_is_measured_without_an_agent(
-    measure: Callable[..., Measured], provider: ScriptedProvider
+    measure: Callable[..., Any], provider: ScriptedProvider
 ) -> None:
     """Calls, tools and decisions outside a run count too."""
     measured = measure(provider_hosts={host(provider): "openai"})
@@ -397,9 +313,7 @@ def test_without_a_run_a_call_is_measured_without_an_agent(
     assert measured.total("clew.decisions") == 1
 
 
-def test_a_failed_call_says_why(
-    measure: Callable[..., Measured], provider: ScriptedProvider
-) -> None:
+def test_a_failed_call_says_why(measure: Callable[..., Any], provider: ScriptedProvider) -> None:
     """The error type is on the duration and the round; the failed attempts are counted."""
     measured = measure()
     provider.add(*[Reply.failure(500, f"{MARK} text", retry_after_ms=1)] * 3)
@@ -415,7 +329,7 @@ def test_a_failed_call_says_why(
 
 
 def test_where_no_logical_call_is_known_a_failure_is_an_attempt(
-    measure: Callable[..., Measured], provider: ScriptedProvider
+    measure: Callable[..., Any], provider: ScriptedProvider
 ) -> None:
     """With a bare HTTP client each try is a request of its own: it fails as an attempt."""
     measured = measure()
@@ -431,7 +345,7 @@ def test_where_no_logical_call_is_known_a_failure_is_an_attempt(
 
 
 def test_unpriced_and_unreported_calls_are_counted_apart(
-    measure: Callable[..., Measured], provider: ScriptedProvider
+    measure: Callable[..., Any], provider: ScriptedProvider
 ) -> None:
     """No rate is no cost, no usage is no tokens: each has a counter, and neither is a zero."""
     measured = measure()
@@ -446,7 +360,7 @@ def test_unpriced_and_unreported_calls_are_counted_apart(
 
 
 def test_an_abandoned_stream_is_counted_when_it_is_collected(
-    measure: Callable[..., Measured], provider: ScriptedProvider
+    measure: Callable[..., Any], provider: ScriptedProvider
 ) -> None:
     """A stream that nobody reads to its end counts once, from the finaliser on."""
     measured = measure()
@@ -463,7 +377,7 @@ def test_an_abandoned_stream_is_counted_when_it_is_collected(
 
 
 def test_a_cost_that_is_known_late_is_counted_once(
-    provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+    measure: Callable[..., Any], provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A round that ends while the prices load adds its cost when they have loaded."""
     from clew.pricing import library
@@ -476,7 +390,9 @@ def test_a_cost_that_is_known_late_is_counted_once(
 
     monkeypatch.setattr(library, "library", slowly)
     provider.add(Reply(text="one"))
-    measured = Measured(provider_hosts={host(provider): "openai"}, export_delay_ms=60_000)
+    measured = measure(
+        ready=False, provider_hosts={host(provider): "openai"}, export_delay_ms=60_000
+    )
     chat(provider)
     measured.metrics.drain()
     collected = encode_metrics(measured.reader.get_metrics_data()).SerializeToString()
@@ -506,7 +422,7 @@ def test_buckets_are_the_conventions_and_reach_on() -> None:
 
 
 def test_each_histogram_has_its_buckets(
-    measure: Callable[..., Measured], provider: ScriptedProvider
+    measure: Callable[..., Any], provider: ScriptedProvider
 ) -> None:
     """Answers of 0.2 s, 8 s, 95 s and 20 min lie in buckets of their own; so do token counts."""
     measured = measure()
@@ -529,7 +445,7 @@ def test_each_histogram_has_its_buckets(
 
 
 def test_a_clock_that_is_set_back_makes_no_negative_duration(
-    measure: Callable[..., Measured], provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+    measure: Callable[..., Any], provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Durations come from the monotonic clock."""
     measured = measure()
@@ -543,169 +459,6 @@ def test_a_clock_that_is_set_back_makes_no_negative_duration(
     for name in ("clew.tool.duration", "gen_ai.client.operation.duration"):
         ((_, point),) = found[name]
         assert 0.02 <= point.sum < 10
-
-
-# --- labels --------------------------------------------------------------------------------------
-
-
-def answer(request: httpx.Request) -> httpx.Response:
-    """Answer like a provider, with ids and texts of this request alone."""
-    asked = json.loads(request.content)
-    own = uuid.uuid4().hex
-    if asked["messages"][0]["content"].endswith("7"):
-        error = {"message": f"{MARK} {own}", "type": f"error_{own}", "code": own}
-        return httpx.Response(400, json={"error": error})
-    message = {"role": "assistant", "content": f"{MARK} {own}"}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    usage = {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8}
-    return httpx.Response(
-        200,
-        json={"id": own, "model": "gpt-5-mini", "choices": [choice], "usage": usage},
-    )
-
-
-def work_of_many_users(runs: int) -> None:
-    """Do `runs` runs, in which every id, user, text and error is another."""
-    with httpx.Client(transport=httpx.MockTransport(answer)) as client:
-        for number in range(runs):
-            own = f"{MARK}-{uuid.uuid4().hex}"
-            with clew.run(
-                "triage",
-                run_id=uuid.uuid4(),
-                conversation_id=own,
-                actor=own,
-                tenant=own,
-                configuration=own,
-                kind=own,
-                trigger=own,
-                message_id=own,
-            ) as run:
-                client.post(
-                    "https://api.openai.com/v1/chat/completions",
-                    json={
-                        "model": "gpt-5-mini",
-                        "user": own,
-                        "messages": [{"role": "user", "content": f"{own} {number % 10}"}],
-                    },
-                )
-                with clew.tool(f"tool-{own}", call_id=own) as call:
-                    call.outcome = "error" if number % 10 == 3 else None
-                with clew.decide(f"gate-{own}") as decision:
-                    decision.outcome = "deny" if number % 10 == 5 else "allow"
-                    decision.reason = own
-                    decision.subject = own
-                if number % 10 == 9:
-                    run.terminate("max_rounds")
-
-
-def test_the_number_of_series_does_not_depend_on_the_number_of_runs(
-    measure: Callable[..., Measured],
-) -> None:
-    """A thousand runs with ids, users, texts and errors of their own make no more than ten do."""
-    measured = measure(metric_tenants=frozenset({"acme"}), queue_size=100_000)
-    work_of_many_users(10)
-    few = {name: len(row) for name, row in measured.points().items()}
-    work_of_many_users(990)
-    found = measured.points()
-    assert {name: len(row) for name, row in found.items()} == few
-    assert measured.total("clew.runs.ended") == 1000
-    assert measured.total("gen_ai.client.operation.duration") == 1000
-    assert {one["clew.tenant"] for one, _ in found["clew.runs.started"]} == {"_OTHER"}
-    assert {one["gen_ai.tool.name"] for one, _ in found["clew.tool.duration"]} == {"_OTHER"}
-    assert {one["clew.decision.gate"] for one, _ in found["clew.decisions"]} == {"_OTHER"}
-    errors = {one.get("error.type") for one, _ in found["gen_ai.client.operation.duration"]}
-    assert errors == {None, "_OTHER"}
-
-
-def test_every_label_is_one_that_its_instrument_lists(measure: Callable[..., Measured]) -> None:
-    """No instrument has a label beyond its row, and none is ever made for content."""
-    measured = measure(metric_tenants=frozenset({"acme"}), metric_reasons=frozenset({"over_limit"}))
-    work_of_many_users(20)
-    for name, row in measured.points().items():
-        listed = set(instruments.INSTRUMENTS[name].labels)
-        assert {key for one, _ in row for key in one} <= listed
-    assert MARK.encode() not in encode_metrics(measured.data()).SerializeToString()
-
-
-def test_models_agents_and_tools_fold_into_one_beyond_a_bound(
-    measure: Callable[..., Measured], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first names are labels; a name too many, or one that is no identifier, is `_OTHER`."""
-    measured = measure()
-    for number in range(labels.MAX_VALUES + 50):
-        with clew.run(f"agent-{number}"):
-            pass
-    started = measured.points()["clew.runs.started"]
-    assert len(started) == labels.MAX_VALUES + 1
-    assert {one["gen_ai.agent.name"]: value for one, value in started}["_OTHER"] == 50
-    bounded = labels.Bounded(instruments.semconv.RULES["gen_ai.request.model"], 2)
-    values = [bounded(one) for one in ("a", "b c", "b", "c", "a", None, 7)]
-    assert values == ["a", "_OTHER", "b", "_OTHER", "a", None, "_OTHER"]
-
-
-def test_tenants_and_reasons_are_labels_only_where_they_are_listed(
-    measure: Callable[..., Measured],
-) -> None:
-    """A listed value is a label, another is `_OTHER`; without a list there is no label."""
-    measured = measure(metric_tenants=frozenset({"acme"}), metric_reasons=frozenset({"over_limit"}))
-    for tenant in ("acme", "other", None):
-        with clew.run("triage", tenant=tenant):
-            pass
-    for reason in ("over_limit", "another", None):
-        clew.decide("budget", "deny", reason=reason)
-    found = measured.points()
-    tenants = [one.get("clew.tenant") for one, _ in found["clew.runs.started"]]
-    assert sorted(map(str, tenants)) == ["None", "_OTHER", "acme"]
-    reasons = [one.get("clew.decision.reason") for one, _ in found["clew.decisions"]]
-    assert sorted(map(str, reasons)) == ["None", "_OTHER", "over_limit"]
-    clew.shutdown()
-    measured = measure()
-    with clew.run("triage", tenant="acme"):
-        clew.decide("budget", "deny", reason="over_limit")
-    found = measured.points()
-    assert [one for one, _ in found["clew.runs.started"]] == [AGENT]
-    assert "clew.decision.reason" not in found["clew.decisions"][0][0]
-
-
-def test_only_tools_given_in_code_are_named(measure: Callable[..., Measured]) -> None:
-    """`@clew.tool` gives a name; the name in a `with` block may be the model's word."""
-    measured = measure()
-
-    @clew.tool("metrics.lookup")
-    async def lookup() -> None:
-        """Find nothing."""
-
-    asyncio.run(lookup())
-    with clew.tool("metrics.lookup"):
-        pass
-    with pytest.raises(TimeoutError), clew.tool(f"{MARK}_made_up"):
-        raise TimeoutError
-    found = {
-        (one["gen_ai.tool.name"], one["clew.tool.outcome"]): point.count
-        for one, point in measured.points()["clew.tool.duration"]
-    }
-    assert found == {("metrics.lookup", "ok"): 2, ("_OTHER", "timeout"): 1}
-
-
-ERRORS = [
-    ("rate_limit_error", "rate_limit_error"),
-    ("RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED"),
-    ("503", "503"),
-    ("200", "_OTHER"),
-    ("TimeoutError", "TimeoutError"),
-    ("httpx2.ReadTimeout", "httpx2.ReadTimeout"),
-    ("asyncio.exceptions.CancelledError", "asyncio.exceptions.CancelledError"),
-    ("req_0123456789", "_OTHER"),
-    ("my_app.Oops", "_OTHER"),
-    ("print", "_OTHER"),
-    (None, None),
-]
-
-
-@pytest.mark.parametrize(("given", "label"), ERRORS)
-def test_error_types_are_a_closed_set(given: str | None, label: str | None) -> None:
-    """Statuses, known words of providers and classes of known libraries; the rest folds."""
-    assert labels.Words(Settings()).error(given) == label
 
 
 # --- the pipeline itself --------------------------------------------------------------------------
@@ -725,7 +478,7 @@ class SlowExporter(SpanExporter):
 
 
 def test_a_full_queue_and_a_failing_exporter_are_counted(
-    measure: Callable[..., Measured],
+    measure: Callable[..., Any],
 ) -> None:
     """What waits, what was dropped and what was not confirmed are metrics, and add up."""
     slow = SlowExporter()
@@ -744,7 +497,7 @@ def test_a_full_queue_and_a_failing_exporter_are_counted(
 
 
 def test_the_caller_is_never_held_up_and_lost_events_are_counted(
-    measure: Callable[..., Measured], monkeypatch: pytest.MonkeyPatch
+    measure: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While nobody drains, events are kept up to a bound; beyond it they are counted as lost."""
     measured = measure()
@@ -761,7 +514,7 @@ def test_the_caller_is_never_held_up_and_lost_events_are_counted(
 
 
 def test_what_the_allow_list_kept_out_is_counted_by_rule(
-    measure: Callable[..., Measured],
+    measure: Callable[..., Any],
 ) -> None:
     """A foreign span's content is counted under the rule that kept it out, never named."""
     measured = measure()
@@ -775,7 +528,7 @@ def test_what_the_allow_list_kept_out_is_counted_by_rule(
     assert (found["key"], found["identifier"]) == (1, 1)
 
 
-def test_budgets_and_fallbacks_have_instruments(measure: Callable[..., Measured]) -> None:
+def test_budgets_and_fallbacks_have_instruments(measure: Callable[..., Any]) -> None:
     """A gate tells how full its budget is, a chain that it moved on."""
     measured = measure()
     measured.metrics.budget("daily", "usd", limit=5.0, used=1.25)
@@ -792,7 +545,7 @@ def test_budgets_and_fallbacks_have_instruments(measure: Callable[..., Measured]
 
 
 def test_no_word_of_content_is_in_the_bytes(
-    measure: Callable[..., Measured], provider: ScriptedProvider
+    measure: Callable[..., Any], provider: ScriptedProvider
 ) -> None:
     """Prompts, answers, arguments, users, errors and made-up names never reach a metric."""
     measured = measure()

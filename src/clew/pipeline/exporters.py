@@ -82,10 +82,12 @@ class Fanout:
     def export(self, batch: Sequence[Any]) -> None:
         """Export to each."""
         for exporter in self.exporters:
+            confirmed = False
             with guard(f"export through {type(exporter).__name__}"):
                 result = exporter.export(batch)
-                if getattr(result, "value", 0) != 0:
-                    self.failed += len(batch)
+                confirmed = getattr(result, "value", 0) == 0
+            if not confirmed:
+                self.failed += len(batch)
 
     def close(self, deadline: float) -> None:
         """Shut each down, unless the deadline has passed."""

@@ -150,12 +150,8 @@ class Metrics:
 
     # --- draining --------------------------------------------------------------------------------
 
-    def drain(self, patience: float = 0.0) -> None:
-        """Turn the events until now into measurements.
-
-        Args:
-            patience: seconds to wait for prices, if rounds are waiting for them.
-        """
+    def drain(self) -> None:
+        """Turn the events until now into measurements."""
         with self._lock:
             measures, events = self._measures, self._events
             if measures.instruments is None:
@@ -166,7 +162,7 @@ class Metrics:
                     measure(measures, *facts)
                 except Exception:
                     record_failure("measure an event")
-            if measures.late and self._runtime.prices.wait(patience):
+            if measures.late and self._runtime.prices.wait(0):
                 measures.settle_late(self._runtime.late)
             measures.add_up()
 
@@ -176,14 +172,20 @@ class Metrics:
         self._measures.instruments = instruments.create(meter, _CALLBACKS)
 
     def _drain_for_reader(self) -> None:
-        """Drain before a collection; the last one waits for the export thread's last turn."""
-        patience = 0.0
-        if self._deadline is not None:
-            left = self._deadline - time.monotonic()
-            self._last_turn.wait(max(0.0, min(1.0, left / 4)))
-            patience = max(0.0, left / 2)
+        """Drain before a collection.
+
+        The last one waits for the export thread's last turn, and for prices that are loading.
+        """
+        deadline = self._deadline
         with guard("measure what happened"):
-            self.drain(patience)
+            if deadline is not None:
+                left = deadline - time.monotonic()
+                self._last_turn.wait(max(0.0, min(1.0, left / 4)))
+            self.drain()
+            if deadline is not None and self._measures.late:
+                left = deadline - time.monotonic()
+                self._runtime.prices.wait(max(0.0, left / 2))
+                self.drain()
 
     # --- what is asked for, not told -------------------------------------------------------------
 
