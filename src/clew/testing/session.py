@@ -51,9 +51,9 @@ def captured(*, instrument: bool = True, **options: Any) -> Generator[CaptureExp
     current = runtime.get()
     if current is not None:
         exporter.flush = lambda: current.worker.flush(FLUSH_SECONDS)
-    if instrument:
-        clew.instrument()
     try:
+        if instrument:
+            clew.instrument()
         yield exporter
     finally:
         clew.uninstrument()
