@@ -6,6 +6,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -178,3 +179,15 @@ ERRORS = [
 def test_error_types_are_a_closed_set(given: str | None, label: str | None) -> None:
     """Statuses, known words of providers and classes of known libraries; the rest folds."""
     assert labels.Words(Settings()).error(given) == label
+
+
+def test_the_page_lists_every_instrument() -> None:
+    """Name, kind, unit and labels in `docs/metrics.md` are those of the code, in its order."""
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text("utf-8")
+    rows = [line for line in page.splitlines() if line.startswith(("| `gen_ai.cl", "| `clew."))]
+    expected = [
+        f"| `{one.name}` | {one.kind.replace('_', ' ')} | `{one.unit}` | "
+        f"{', '.join(f'`{label}`' for label in one.labels)} |"
+        for one in instruments.INSTRUMENTS.values()
+    ]
+    assert [row for row in rows if row.count("|") == 5] == expected

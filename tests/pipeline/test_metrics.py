@@ -22,6 +22,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 import clew
+from clew import _guard
 from clew.facts import Usage
 from clew.pipeline import instruments
 from clew.pipeline import metrics as metrics_module
@@ -494,6 +495,28 @@ def test_a_full_queue_and_a_failing_exporter_are_counted(
     assert measured.total("clew.pipeline.failed") == slow.exported == 100 - dropped
     assert measured.total("clew.pipeline.queued") == 0
     assert measured.total("clew.tool.duration") == 100
+
+
+class BrokenExporter(SpanExporter):
+    """Raises."""
+
+    def export(self, spans: Any) -> SpanExportResult:
+        raise ConnectionError(MARK)
+
+
+def test_spans_of_an_exporter_that_raises_have_failed(
+    measure: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """An exception is no confirmation: it is logged once without its text, and counted."""
+    measured = measure(exporter=BrokenExporter())
+    for _ in range(3):
+        with clew.tool("search"):
+            pass
+        measured.flush()
+    assert measured.total("clew.pipeline.failed") == 3
+    assert ["ConnectionError" in one.getMessage() for one in caplog.records] == [True]
+    assert MARK not in caplog.text
+    _guard.forget()
 
 
 def test_the_caller_is_never_held_up_and_lost_events_are_counted(
