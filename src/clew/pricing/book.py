@@ -61,6 +61,8 @@ class Prices:
         }
         self.table = None if prices_file is None else table.read(prices_file)
         self._memo: dict[tuple[str | None, str, str | None], _Found] = {}
+        self._answers: dict[tuple[str | None, ...], Price | None] = {}
+        """What `find_for` has said, where no price in it will change by itself."""
         self._library: Any = None
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -88,13 +90,19 @@ class Prices:
         None means that no rate is known: the provider is unknown and no alias names it, or the
         model is not in the table, or the table has no rates for this service tier.
         """
+        found = self._find(provider, model, service_tier)
+        return PENDING if found is PENDING else found[0]
+
+    def _find(
+        self, provider: str | None, model: str | None, service_tier: str | None
+    ) -> _Found | Pending:
         if model is None or len(model) > _MAX_NAME:
-            return None
+            return None, None
         key = (provider, model, service_tier)
         found = self._memo.get(key)
         if found is None or (found[1] is not None and time.time() >= found[1]):
             return self._look_up(key)
-        return found[0]
+        return found
 
     def find_for(
         self,
@@ -110,16 +118,45 @@ class Prices:
         region class that is billed (`us.anthropic.claude-...`) and the response does not, so a
         response that only repeats the model gives way.
         """
+        key = (provider, response_model, request_model, service_tier)
+        try:
+            return self._answers[key]
+        except KeyError:
+            pass
+        found = self._find_for(provider, response_model, request_model, service_tier)
+        if found is PENDING:
+            return PENDING
+        price, until = found
+        if until is None and all(name is None or len(name) <= _MAX_NAME for name in key):
+            if len(self._answers) >= _MEMO_LIMIT:
+                self._answers.clear()
+            self._answers[key] = price
+        return price
+
+    def _find_for(
+        self,
+        provider: str | None,
+        response_model: str | None,
+        request_model: str | None,
+        service_tier: str | None,
+    ) -> _Found | Pending:
         served_by = None if provider is None else provider_id(provider)
         if served_by == "aws" and response_model and response_model in (request_model or ""):
             response_model, request_model = request_model, response_model
-        price = self.find(provider, response_model, service_tier)
-        if price is not None or request_model is None or request_model == response_model:
-            return price
+        found = self._find(provider, response_model, service_tier)
+        if found is PENDING or found[0] is not None:
+            return found
+        if request_model is None or request_model == response_model:
+            return found
         if provider is not None and served_by == "azure":
             alias = self._alias(provider, request_model)
-            return None if alias is None else self.find(*alias, service_tier)
-        return self.find(provider, request_model, service_tier)
+            second = (None, None) if alias is None else self._find(*alias, service_tier)
+        else:
+            second = self._find(provider, request_model, service_tier)
+        if second is PENDING:
+            return PENDING
+        limits = [until for until in (found[1], second[1]) if until is not None]
+        return second[0], min(limits, default=None)
 
     def _alias(self, provider: str | None, model: str) -> tuple[str | None, str] | None:
         """Return provider and model that the operator gave for a name."""
@@ -141,17 +178,17 @@ class Prices:
             return True
         return self.table is not None and any(row.provider == provider for row in self.table)
 
-    def _look_up(self, key: tuple[str | None, str, str | None]) -> Price | Pending | None:
+    def _look_up(self, key: tuple[str | None, str, str | None]) -> _Found | Pending:
         found = self._resolve(*key)
         if found is PENDING:
             self.load_in_background()
             return PENDING
         # A fault of ours (None) counts as "no price" and is not tried again at every call.
-        price, until = found or (None, None)
+        found = found or (None, None)
         if len(self._memo) >= _MEMO_LIMIT:
             self._memo.clear()
-        self._memo[key] = (price, until)
-        return price
+        self._memo[key] = found
+        return found
 
     @guarded("look up a price")
     def _resolve(

@@ -95,18 +95,74 @@ def compute(price: Price | None, usage: Usage | None, *, complete: bool) -> Cost
         usage: The token split of the response, or None when it reports none.
         complete: False when the stream ended before its closing event.
     """
+    if price is not None and usage is not None and complete:
+        cost = _common(price, price.rates, usage)
+        if cost is not None:
+            return cost
     if usage is None:
         return NO_USAGE if price is None else Cost(status="unknown", price=price)
     billed = usage.cost_usd
     if billed is not None and 0 <= billed < math.inf:
-        listed = None if price is None else _compute(price, usage, complete).usd
+        listed = None if price is None else _compute(price, usage, complete=complete).usd
         return Cost(status="provider_reported", usd=float(billed), list_usd=listed, price=price)
     if price is None:
         return NO_USAGE if _says_nothing(usage) else NO_RATE
-    return _compute(price, usage, complete)
+    return _compute(price, usage, complete=complete)
 
 
-def _compute(price: Price, usage: Usage, complete: bool) -> Cost:
+def _common(price: Price, rates: Rates, usage: Usage) -> Cost | None:
+    """Return the cost of a call of the most frequent kind, as `_compute` would; None for others.
+
+    That is text in and out, cached or not, at base rates that are all known.
+    """
+    total_in, total_out = usage.input_tokens, usage.output_tokens
+    read, written = usage.cache_read_tokens, usage.cache_write_tokens
+    if (
+        total_in is None
+        or total_out is None
+        or total_out < 0
+        or rates.input is None
+        or rates.output is None
+        or rates.reasoning is not None
+        or rates.request is not None
+        or price.unmeasured
+        or (price.tiers and total_in > price.tiers[0][0])
+        or usage.cost_usd is not None
+        or usage.web_searches is not None
+        or usage.cache_write_1h_tokens
+        or usage.input_audio_tokens
+        or usage.output_audio_tokens
+        or usage.input_image_tokens
+        or usage.output_image_tokens
+        or usage.cache_read_audio_tokens
+    ):
+        return None
+    uncached, read_usd, written_usd = total_in, None, None
+    if read is not None:
+        if read < 0 or (read and rates.cache_read is None):
+            return None
+        uncached -= read
+        read_usd = read * (rates.cache_read or 0.0)
+    if written is not None:
+        if written < 0 or (written and rates.cache_write is None):
+            return None
+        uncached -= written
+        written_usd = written * (rates.cache_write or 0.0)
+    if uncached < 0:
+        return None
+    input_usd, output_usd = uncached * rates.input, total_out * rates.output
+    return Cost(
+        status="priced",
+        usd=input_usd + output_usd + (read_usd or 0.0) + (written_usd or 0.0),
+        input_usd=input_usd,
+        output_usd=output_usd,
+        cache_read_usd=read_usd,
+        cache_write_usd=written_usd,
+        price=price,
+    )
+
+
+def _compute(price: Price, usage: Usage, *, complete: bool) -> Cost:
     total_in = usage.input_tokens
     if _says_nothing(usage):
         return Cost(status="unknown", price=price)
