@@ -113,9 +113,13 @@ class LogicalCall:
         self.failure = ending
         self._failed_at = time.perf_counter_ns()
 
+    def may_try_again(self) -> bool:
+        """Tell whether the last attempt failed, so that the next request is another one."""
+        return self.failure is not None or self.unread
+
     def next_attempt(self) -> Round | None:
         """Return the round that another attempt belongs to, if the last one failed."""
-        if self.round is None or not (self.failure is not None or self.unread):
+        if self.round is None or not self.may_try_again():
             return None
         if self.failure is not None:
             self.round.wait_ns += time.perf_counter_ns() - self._failed_at

@@ -1,40 +1,62 @@
-"""Put the taps on HTTP client libraries and SDKs, and take them off again."""
+"""Put the taps on HTTP client libraries, SDKs and frameworks, and take them off again.
+
+A tap is a module with `PATCHES`: for each module that it listens for, which methods of which
+classes it wraps. A tap that listens through a public hook instead has `install(module)`, which
+returns what undoes it. Other packages bring taps by the entry point group `clew.taps`: the name is
+the module to wait for, the value the tap.
+"""
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
+from types import ModuleType
 from typing import Any, NamedTuple, cast
 
 import wrapt
 
 from clew._guard import guard, warn_once
 from clew.errors import ClewError
-from clew.taps import httpx, stainless
+from clew.taps import aiohttp, botocore, entries, httpx, inside
 
 _MISSING = object()
 _lock = threading.RLock()
+_SENDING = (httpx, aiohttp, botocore)
+"""Taps on HTTP client libraries: each also has `sender(client)`."""
+
+_MODULES: Mapping[str, Sequence[tuple[str, str, Any]]] = {
+    **httpx.PATCHES,
+    **aiohttp.PATCHES,
+    **botocore.PATCHES,
+    **entries.PATCHES,
+}
+"""Modules with something to tap, and what: class, method, wrapper."""
+
+_TAPS: Mapping[str, str] = {}
+"""Modules with something to tap, and the tap, which is loaded when the module is there."""
 
 
 class Patch(NamedTuple):
     """One attribute that was replaced: on what, by what, and what was there."""
 
-    owner: Any
+    owner: Callable[[], Any]
+    """Gives the object, or None when it was collected."""
     name: str
     before: Any
     wrapper: Any
+    client: Callable[[], Any]
+    """Gives the client object for which it was done; None where it was done for all."""
 
 
 _patches: list[Patch] = []
+_installed: dict[str, Callable[[], None]] = {}
 _hooked: set[str] = set()
 _active = False
-
-_MODULES: dict[str, Sequence[tuple[str, str, Any]]] = {
-    **dict.fromkeys(cast("tuple[str, ...]", httpx.LIBRARIES), httpx.PATCHES),
-    **dict.fromkeys(cast("tuple[str, ...]", stainless.MODULES), stainless.PATCHES),
-}
-"""Modules with something to tap, and what: class, method, wrapper."""
+_found: dict[str, str] | None = None
 
 
 def instrument(client: Any = None) -> Any:
@@ -58,9 +80,10 @@ def instrument(client: Any = None) -> Any:
             _instrument_client(client)
             return client
         _active = True
-        for name in _MODULES:
+        for name in (*_MODULES, *_taps()):
             if name in sys.modules:
-                _patch_module(sys.modules[name])
+                with guard(f"instrument {name}"):
+                    _listen_to(sys.modules[name])
             elif name not in _hooked:
                 _hooked.add(name)
                 wrapt.register_post_import_hook(_imported, name)
@@ -71,27 +94,64 @@ def uninstrument(client: Any = None) -> None:
     """Undo `instrument`, for all libraries and clients, or for one client object."""
     global _active  # noqa: PLW0603
     with _lock:
-        only = None if client is None else _http_client(client)
         if client is None:
             _active = False
-        for patch in [one for one in _patches if client is None or one.owner is only]:
+            while _installed:
+                with guard("take a tap off"):
+                    _installed.popitem()[1]()
+            chosen = list(_patches)
+        else:
+            chosen = [one for one in _patches if one.client() is client]
+        for patch in chosen:
             _patches.remove(patch)
-            if _own(patch.owner, patch.name) is not patch.wrapper:
-                continue  # somebody has wrapped it again: ours stays below it
-            if patch.before is _MISSING:
-                delattr(patch.owner, patch.name)
-            else:
-                setattr(patch.owner, patch.name, patch.before)
+            _restore(patch)
+
+
+def _restore(patch: Patch) -> None:
+    owner = patch.owner()
+    if owner is None or _own(owner, patch.name) is not patch.wrapper:
+        return  # it is gone, or somebody has wrapped it again: ours stays below it
+    if patch.before is _MISSING:
+        delattr(owner, patch.name)
+    else:
+        setattr(owner, patch.name, patch.before)
+
+
+def _taps() -> Mapping[str, str]:
+    """Return the taps that are loaded when they are needed, other packages' too."""
+    global _found  # noqa: PLW0603 - looking for them takes its time
+    if _found is None:
+        _found = dict(_TAPS)
+        with guard("look for taps of other packages"):
+            for entry in metadata.entry_points(group="clew.taps"):
+                _found[entry.name] = entry.module
+    return _found
 
 
 def _imported(module: Any) -> None:
     if _active:
-        with guard("instrument a library that was imported"):
-            _patch_module(module)
+        with guard("instrument a library that was imported"), _lock:
+            _listen_to(module)
 
 
-def _patch_module(module: Any) -> None:
-    for class_name, method, wrapper in _MODULES[module.__name__]:
+def _listen_to(module: ModuleType) -> None:
+    name = module.__name__
+    patches = _MODULES.get(name)
+    if patches is None:
+        tap = importlib.import_module(_taps()[name])
+        patches = getattr(tap, "PATCHES", {}).get(name, ())
+        install = getattr(tap, "install", None)
+        if install is not None and name not in _installed:
+            _installed[name] = install(module)
+    _patch_module(module, patches)
+
+
+def _patch_module(
+    module: ModuleType, patches: Sequence[tuple[str, str, Any]], but: str | None = None
+) -> None:
+    for class_name, method, wrapper in patches:
+        if method == but:
+            continue
         owner = getattr(module, class_name, None)
         if owner is None or not hasattr(owner, method):
             warn_once(
@@ -103,14 +163,31 @@ def _patch_module(module: Any) -> None:
         _patch(owner, method, wrapper)
 
 
-def _patch(owner: Any, name: str, function: Any) -> None:
+def _patch(owner: Any, name: str, function: Any, client: Any = None) -> None:
     before = _own(owner, name)
     if getattr(before, "_self_wrapper", None) is function:
         return
     original: Any = getattr(owner, name) if before is _MISSING else before
     wrapper: Any = cast("Any", wrapt.FunctionWrapper)(original, function)
-    setattr(owner, name, wrapper)
-    _patches.append(Patch(owner, name, before, wrapper))
+    if isinstance(owner, type):
+        setattr(owner, name, wrapper)
+        _patches.append(Patch(lambda: owner, name, before, wrapper, _nobody))
+        return
+    object.__setattr__(owner, name, wrapper)
+    _patches[:] = [patch for patch in _patches if patch.owner() is not None]
+    _patches.append(Patch(_weak(owner), name, before, wrapper, _weak(client)))
+
+
+def _nobody() -> None:
+    return None
+
+
+def _weak(thing: Any) -> Callable[[], Any]:
+    """Return what gives an object for as long as others keep it."""
+    try:
+        return weakref.ref(thing)
+    except TypeError:
+        return lambda: thing
 
 
 def _own(owner: Any, name: str) -> Any:
@@ -118,20 +195,40 @@ def _own(owner: Any, name: str) -> Any:
     return cast("dict[str, Any]", vars(owner)).get(name, _MISSING)
 
 
-def _http_client(client: Any) -> Any:
-    return client if httpx.sender(client) else getattr(client, "_client", None)
-
-
 def _instrument_client(client: Any) -> None:
-    inner = _http_client(client)
-    function = httpx.sender(inner)
-    if function is None:
+    found = [_patch_sender(inner, client) for inner in inside.http_clients(client)]
+
+    async def later(wrapped: Any, _instance: Any, args: Any, kwargs: Any) -> Any:
+        made = await wrapped(*args, **kwargs)
+        with guard("instrument an HTTP client that was made later"), _lock:
+            _patch_sender(made, client)
+        return made
+
+    for maker, method in inside.makers(client):
+        known = (one for one in _patches if one.client() is client and one.owner() is maker)
+        if next(known, None) is None:
+            _patch(maker, method, later, client)
+        found.append(True)
+    if not any(found):
         raise ClewError(
             f"cannot instrument a {type(client).__module__}.{type(client).__qualname__}: "
-            "give an httpx or httpx2 client, or an SDK client that has one"
+            "give an SDK client, or an HTTP client of httpx, httpx2, aiohttp or botocore"
         )
-    # The grouping of attempts sits on the SDK's base class: alone it changes nothing.
-    for base in type(client).__mro__:
-        if base.__module__ in stainless.MODULES:
-            _patch_module(sys.modules[base.__module__])
-    _patch(inner, "send", function)
+    # The grouping of attempts sits on the SDK's own classes: alone it changes nothing.
+    package = type(client).__module__.partition(".")[0]
+    for name, patches in entries.PATCHES.items():
+        if name.partition(".")[0] == package and name in sys.modules:
+            _patch_module(sys.modules[name], patches)
+
+
+def _patch_sender(inner: Any, client: Any) -> bool:
+    """Wrap what sends on one HTTP client; return False when it is of no kind that is known."""
+    for tap in _SENDING:
+        found = tap.sender(inner)
+        if found is not None:
+            _patch(inner, found[0], found[1], client)
+            for name, patches in tap.PATCHES.items():
+                if name in sys.modules:
+                    _patch_module(sys.modules[name], patches, but=found[0])
+            return True
+    return False

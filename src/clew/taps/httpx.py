@@ -6,7 +6,7 @@ headers there is told to stand aside, and what was injected all the same is take
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 import wrapt
@@ -164,9 +164,7 @@ def _respond(begun: Exchange, response: Any, body_type: type[Any], *, streaming:
             tap = StreamTap(begun, response.status_code, content_type, response.headers)
             response.stream = body_type(response.stream, tap)
         else:
-            begun.responded(
-                response.status_code, content_type, response.content, response.headers
-            )
+            begun.responded(response.status_code, content_type, response.content, response.headers)
     except Exception:
         record_failure("look at a response")
 
@@ -216,21 +214,24 @@ def _transport(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict
     return wrapped(*args, **kwargs)
 
 
-PATCHES: tuple[tuple[str, str, Any], ...] = (
-    ("Client", "send", _send),
-    ("AsyncClient", "send", _asend),
-    ("HTTPTransport", "handle_request", _transport),
-    ("AsyncHTTPTransport", "handle_async_request", _transport),
+PATCHES: Mapping[str, tuple[tuple[str, str, Any], ...]] = dict.fromkeys(
+    LIBRARIES,
+    (
+        ("Client", "send", _send),
+        ("AsyncClient", "send", _asend),
+        ("HTTPTransport", "handle_request", _transport),
+        ("AsyncHTTPTransport", "handle_async_request", _transport),
+    ),
 )
-"""What is wrapped in each library: class, method, wrapper."""
+"""What is wrapped in which module: class, method, wrapper."""
 
 
-def sender(client: Any) -> Any:
-    """Return what wraps `send` of a client object, or None when it is none of these libraries'."""
+def sender(client: Any) -> tuple[str, Any] | None:
+    """Return the method of a client object that sends, and its wrapper."""
     for base in type(client).__mro__:
         if base.__module__.partition(".")[0] in LIBRARIES:
             if base.__name__ == "AsyncClient":
-                return _asend
+                return "send", _asend
             if base.__name__ == "Client":
-                return _send
+                return "send", _send
     return None

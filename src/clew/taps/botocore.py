@@ -1,0 +1,223 @@
+"""The tap on botocore (boto3): wraps `URLLib3Session.send`, below its retries.
+
+Of all requests to AWS only those to a model are looked at. Signing is looked at too: what is
+signed cannot be taken off afterwards, so trace headers go before. `aiobotocore` sends with aiohttp
+or httpx, whose taps see its requests.
+"""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import wrapt
+
+from clew import context, exchange
+from clew._guard import guard, record_failure
+from clew.exchange import Exchange, Target
+from clew.pipeline import runtime as _runtime
+from clew.pipeline.runtime import Runtime
+from clew.streams import StreamTap
+
+_MARKS = ("/model/", "/invocations", "bedrock")
+"""One of these is in every URL that leads to a model; other services' are not looked at."""
+
+_Proxy: Any = wrapt.ObjectProxy
+
+
+class RawBody(_Proxy):
+    """A response's raw body (urllib3's), listened to as it is read."""
+
+    _self_tap: StreamTap
+    _self_length: int | None
+
+    def __init__(self, wrapped: Any, tap: StreamTap, length: int | None) -> None:
+        _Proxy.__init__(self, wrapped)
+        self._self_tap = tap
+        self._self_length = length
+
+    def read(self, *args: Any, **kwargs: Any) -> bytes:
+        """Read and return up to `amt` bytes, by default all."""
+        amount = args[0] if args else kwargs.get("amt")
+        everything = amount is None or amount < 0
+        return self._took(self._reading("read", args, kwargs), None if everything else amount)
+
+    def read1(self, *args: Any, **kwargs: Any) -> bytes:
+        """Read with at most one call below."""
+        amount = args[0] if args else kwargs.get("amt")
+        return self._took(self._reading("read1", args, kwargs), amount or -1)
+
+    def readinto(self, buffer: Any) -> int:
+        """Read into a buffer; return how many bytes were read."""
+        count: int = self._reading("readinto", (buffer,), {})
+        self._took(bytes(memoryview(buffer).cast("B")[:count]), len(buffer))
+        return count
+
+    def readline(self, *args: Any, **kwargs: Any) -> bytes:
+        """Read a line."""
+        return self._took(self._reading("readline", args, kwargs), -1)
+
+    def readlines(self, *args: Any, **kwargs: Any) -> list[bytes]:
+        """Read all lines."""
+        lines: list[bytes] = self._reading("readlines", args, kwargs)
+        self._took(b"".join(lines), None)
+        return lines
+
+    def stream(self, *args: Any, **kwargs: Any) -> Iterator[bytes]:
+        """Read in pieces."""
+        tap = self._self_tap
+        try:
+            for chunk in self.__wrapped__.stream(*args, **kwargs):
+                tap.feed(chunk)
+                yield chunk
+        except GeneratorExit:
+            raise  # the caller stopped reading; closing or dropping the body says which way
+        except BaseException as error:
+            tap.failed(error)
+            raise
+        else:
+            self._ended()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return cast("Any", type(self.__wrapped__)).__iter__(self)
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the body."""
+        with guard("end a stream"):
+            self._self_tap.closed()
+        self.__wrapped__.close()
+
+    def release_conn(self) -> None:
+        """Give the connection back."""
+        with guard("end a stream"):
+            self._self_tap.closed()
+        self.__wrapped__.release_conn()
+
+    def __del__(self) -> None:
+        with guard("drop a stream"):
+            self._self_tap.dropped()
+
+    def _reading(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            return getattr(self.__wrapped__, name)(*args, **kwargs)
+        except BaseException as error:
+            self._self_tap.failed(error)
+            raise
+
+    def _took(self, data: bytes, amount: int | None) -> bytes:
+        """Take note of what was read; `amount` is how much was asked for, None for all."""
+        tap = self._self_tap
+        if data:
+            tap.feed(data)
+        if amount is None or (not data and amount) or tap.size == self._self_length:
+            self._ended()
+        return data
+
+    def _ended(self) -> None:
+        missing = (self._self_length or 0) - self._self_tap.size
+        if missing > 0:
+            # urllib3 is told not to look; botocore raises an error of its own, one floor up.
+            self._self_tap.failed(http.client.IncompleteRead(b"", missing))
+        else:
+            self._self_tap.exhausted()
+
+
+def _target(runtime: Runtime, method: str, url: str) -> Target | None:
+    if not any(mark in url for mark in _MARKS):
+        return None
+    parts = urlsplit(url)
+    return exchange.target_of(
+        runtime, method, parts.scheme, parts.hostname or "", parts.port, parts.path
+    )
+
+
+def _begin(request: Any) -> Exchange | None:
+    runtime = _runtime.get()
+    if runtime is None:
+        return None
+    try:
+        target = _target(runtime, request.method, request.url)
+        if target is None:
+            return None
+        if not target.propagates:
+            _strip(request.headers)
+        body = request.body
+        known = bytes(body) if isinstance(body, (bytes, bytearray)) else None
+        return exchange.begin(runtime, request, target, known)
+    except Exception:
+        record_failure("look at a request")
+        return None
+
+
+def _strip(headers: Any) -> None:
+    for name in exchange.TRACE_HEADERS:
+        if name in headers:
+            del headers[name]
+
+
+def _respond(begun: Exchange, request: Any, response: Any) -> None:
+    try:
+        headers: Mapping[str, str] = response.headers
+        content_type = exchange.content_type_of(headers)
+        if request.stream_output:
+            tap = StreamTap(begun, response.status_code, content_type, headers)
+            length = headers.get("content-length", "")
+            known = int(length) if length.isdigit() else None
+            response.raw = RawBody(response.raw, tap, known)
+        else:
+            begun.responded(response.status_code, content_type, response.content, headers)
+    except Exception:
+        record_failure("look at a response")
+
+
+def _send(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    request = args[0] if args else kwargs.get("request")
+    begun = _begin(request)
+    if begun is None:
+        return wrapped(*args, **kwargs)
+    token = context.attach(begun.context())
+    try:
+        response = wrapped(*args, **kwargs)
+    except BaseException as error:
+        begun.raised(error)
+        raise
+    finally:
+        context.detach(token)
+    _respond(begun, request, response)
+    return response
+
+
+def _add_auth(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Take trace headers off a model call before it is signed."""
+    runtime = _runtime.get()
+    if runtime is not None:
+        with guard("look at a request before it is signed"):
+            request = args[0] if args else kwargs["request"]
+            target = _target(runtime, request.method, request.url)
+            if target is not None and not target.propagates:
+                _strip(request.headers)
+    return wrapped(*args, **kwargs)
+
+
+PATCHES: Mapping[str, tuple[tuple[str, str, Any], ...]] = {
+    "botocore.httpsession": (("URLLib3Session", "send", _send),),
+    "botocore.auth": (("SigV4Auth", "add_auth", _add_auth),),
+    "botocore.crt.auth": (
+        ("CrtSigV4Auth", "add_auth", _add_auth),
+        ("CrtSigV4AsymAuth", "add_auth", _add_auth),
+    ),
+}
+"""What is wrapped in which module: class, method, wrapper."""
+
+
+def sender(client: Any) -> tuple[str, Any] | None:
+    """Return the method of an HTTP session object that sends, and its wrapper."""
+    for base in type(client).__mro__:
+        if base.__module__ == "botocore.httpsession" and base.__name__ == "URLLib3Session":
+            return "send", _send
+    return None

@@ -1,0 +1,87 @@
+"""The logical entries of SDKs: the one method that sends a request, and sends it again.
+
+What is sent inside one call of such a method is one round, however many attempts it took. An SDK
+that is not in the table, or whose internals have moved, is not grouped: each attempt is then a
+round of its own, and nothing else is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clew.exchange import LogicalCall, current_call
+from clew.pipeline import runtime as _runtime
+
+
+def _entry(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if _runtime.get() is None or _retries_itself(instance):
+        return wrapped(*args, **kwargs)
+    call = LogicalCall(instance)
+    error: BaseException | None = None
+    try:
+        return wrapped(*args, **kwargs)
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        call.finish(error)
+
+
+async def _aentry(
+    wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    if _runtime.get() is None or _retries_itself(instance):
+        return await wrapped(*args, **kwargs)
+    call = LogicalCall(instance)
+    error: BaseException | None = None
+    try:
+        return await wrapped(*args, **kwargs)
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        call.finish(error)
+
+
+def _retries_itself(instance: Any) -> bool:
+    """Tell whether this is an inner call of an entry that retries by calling itself."""
+    call = current_call()
+    return call is not None and call.owner is instance and call.may_try_again()
+
+
+Patches = tuple[tuple[str, str, Any], ...]
+
+_STAINLESS: Patches = (
+    ("SyncAPIClient", "request", _entry),
+    ("AsyncAPIClient", "request", _aentry),
+)
+_SPEAKEASY: Patches = (
+    ("BaseSDK", "do_request", _entry),
+    ("BaseSDK", "do_request_async", _aentry),
+)
+
+PATCHES: Mapping[str, Patches] = {
+    "openai._base_client": _STAINLESS,
+    "anthropic._base_client": _STAINLESS,
+    "groq._base_client": _STAINLESS,
+    "cerebras.cloud.sdk._base_client": _STAINLESS,
+    "together._base_client": _STAINLESS,
+    "writerai._base_client": _STAINLESS,
+    "mistralai.client.basesdk": _SPEAKEASY,
+    "mistralai.azure.client.basesdk": _SPEAKEASY,
+    "mistralai.gcp.client.basesdk": _SPEAKEASY,
+    "mistralai.basesdk": _SPEAKEASY,
+    "openrouter.basesdk": _SPEAKEASY,
+    "google.genai._api_client": (
+        ("BaseApiClient", "_request", _entry),
+        ("BaseApiClient", "_async_request", _aentry),
+    ),
+    "cohere.core.http_client": (
+        ("HttpClient", "request", _entry),
+        ("AsyncHttpClient", "request", _aentry),
+    ),
+    "botocore.client": (("BaseClient", "_make_api_call", _entry),),
+    "aiobotocore.client": (("AioBaseClient", "_make_api_call", _aentry),),
+}
+"""What is wrapped in which module: class, method, wrapper."""
