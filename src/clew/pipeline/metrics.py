@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from clew.pipeline.filter import Filter
     from clew.pipeline.runtime import Runtime
 
-_KEPT = 100_000
+_KEPT = 50_000
 """Events that wait at the most; a drain is due every second."""
 
 
@@ -88,7 +88,11 @@ class Metrics:
         with self._lock:
             self._open()
         self._runtime.worker.chores.append(self.drain)
-        self._runtime.worker.last_chores.append(self._last_turn.set)
+        self._runtime.worker.last_chores.append(self._turned)
+
+    def _turned(self) -> None:
+        # Not the event's own method: a forked child has another event.
+        self._last_turn.set()
 
     # --- the caller's path -----------------------------------------------------------------------
 
