@@ -423,10 +423,14 @@ def test_an_exception_inside_an_event_stream():
         (
             [
                 {"generation": "x", "prompt_token_count": 5, "generation_token_count": 1, "stop_reason": None},
-                {"generation": "", "prompt_token_count": None, "generation_token_count": 2, "stop_reason": "stop"},
+                *[
+                    {"generation": f"w{n}", "prompt_token_count": None, "generation_token_count": n, "stop_reason": None}
+                    for n in range(2, 9)
+                ],
+                {"generation": "", "prompt_token_count": None, "generation_token_count": None, "stop_reason": "stop"},
             ],
             "stop",
-            Usage(input_tokens=5, output_tokens=2),
+            Usage(input_tokens=5, output_tokens=8),
         ),
         # Mistral: counts in the metrics only
         (
@@ -494,6 +498,31 @@ def test_bodies_of_bedrock_invoke(body: dict[str, Any], word: str):
     facts = facts_of((BEDROCK, "/model/m/invoke"), body, headers)
     assert facts.finish_reasons_raw == (word,)
     assert facts.usage == Usage(input_tokens=5, output_tokens=2)
+
+
+def test_text_chunks_of_bedrock_invoke_are_not_all_decoded(monkeypatch: pytest.MonkeyPatch):
+    """What changes is a word and a count: the last count is read in the end."""
+    from clew.dialects import bedrock_invoke
+
+    decoded: list[bytes] = []
+
+    def counting(body: bytes) -> Any:
+        decoded.append(body)
+        return json.loads(body)
+
+    monkeypatch.setattr(bedrock_invoke, "loads", counting)
+    bodies = [
+        {
+            "generation": f"w{n}",
+            "prompt_token_count": None,
+            "generation_token_count": n,
+            "stop_reason": None,
+        }
+        for n in range(1, 50)
+    ]
+    reader = stream_of(INVOKE, chunks(*bodies), "application/vnd.amazon.eventstream")
+    assert reader.result().usage == Usage(output_tokens=49)
+    assert len(decoded) <= 4
 
 
 def test_sagemaker_streams():

@@ -66,6 +66,12 @@ class JsonArrayReader(EventReader):
         self._at = position
         return -1
 
+    def _skim(self, buffer: bytes | bytearray, position: int) -> int:
+        end = super()._skim(buffer, position)
+        if end != position:
+            self._at, self._depth, self._in_string = end, 0, False
+        return end
+
     def _keep(self, buffer: bytes | bytearray, position: int) -> None:
         before = len(buffer)
         super()._keep(buffer, position)

@@ -103,6 +103,17 @@ class TypedReader(SseReader):
         self._typed_tail, self._typed_tail_size = tail, len(tail)
         return event.startswith(head)
 
+    def _skim(self, buffer: bytes | bytearray, position: int) -> int:
+        head, tail = self._typed_head, self._typed_tail
+        if not self._returns:
+            while buffer.startswith(head, position):
+                end = buffer.find(b"\n", position + self._typed_size)
+                if end < 0 or not buffer.startswith(tail, end):
+                    break
+                position = end + self._typed_tail_size
+                self.chunks += 1
+        return super()._skim(buffer, position)
+
     def _select(self, template: Template | None) -> None:
         super()._select(template)
         self._typed = () if self._pending else self._typed_head

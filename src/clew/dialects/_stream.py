@@ -151,6 +151,8 @@ class EventReader:
             scan = 0
         position = 0
         while True:
+            if not (self._skipping or self._pending_applied):
+                position = self._skim(buffer, position)
             position = self._start_of_event(buffer, position)
             end = self._end_of_event(buffer, max(position, scan))
             if end < 0:
@@ -158,6 +160,28 @@ class EventReader:
             self._event(bytes(buffer[position:end]))
             position = end
         self._keep(buffer, position)
+
+    def _skim(self, buffer: bytes | bytearray, position: int) -> int:
+        """Pass over the events from `position` on that the last template knows, counting them."""
+        template = self._templates[0] if self._templates else None
+        if template is None or template.texts is None:
+            return position
+        head, (middle, tail) = template.head, template.texts
+        head_size, middle_size, tail_size = len(head), len(middle), len(tail)
+        last = -1
+        while buffer.startswith(head, position):
+            end = buffer.find(b'"', position + head_size)
+            if middle:
+                if not buffer.startswith(middle, end):
+                    break
+                end = buffer.find(b'"', end + middle_size)
+            if end < 0 or not buffer.startswith(tail, end):
+                break
+            last, position = position, end + tail_size
+            self.chunks += 1
+        if last >= 0:
+            self._latest = bytes(buffer[last:position])
+        return position
 
     def _keep(self, buffer: bytes | bytearray, position: int) -> None:
         rest = len(buffer) - position

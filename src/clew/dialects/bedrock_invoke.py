@@ -20,6 +20,7 @@ from clew.dialects._dialect import Answer, WireDialect
 from clew.dialects._eventstream import EventStreamReader
 from clew.dialects._openai_chat_stream import ChatReader
 from clew.dialects._read import EMPTY, Count, count, decode, is_empty, loads
+from clew.dialects._template import Template, dissect, holes, learn
 from clew.dialects.by_paths import PATHS, Gathered, find
 from clew.dialects.by_paths import read_request as read_by_paths
 from clew.facts import RequestFacts, ResponseFacts, Usage
@@ -160,12 +161,26 @@ _QUIET_BEGINNINGS: Final = (
     b'{"bytes":"' + binascii.b2a_base64(b'{"contentBlockDelta":', newline=False),
 )
 """Whole base64 groups, so that what follows cannot change them."""
+_HOLES: Final = holes("generation", "outputText", "text", "completion")
+
+
+def _body(payload: bytes) -> bytes | None:
+    """Return the model's own chunk inside a frame's payload."""
+    if payload.startswith(b'{"bytes":"'):
+        encoded: bytes | str | None = payload[10 : payload.find(b'"', 10)]
+    else:
+        chunk = decode(_CHUNK, payload)
+        encoded = chunk.bytes if chunk is not None else None
+    try:
+        return None if encoded is None else binascii.a2b_base64(encoded)
+    except ValueError:  # not base64
+        return None
 
 
 class InvokeReader(EventStreamReader):
     """Follows a streamed answer of any family."""
 
-    __slots__ = ("_chat", "_converse", "_messages", "_metrics", "_texts")
+    __slots__ = ("_chat", "_converse", "_counted", "_messages", "_metrics", "_quiet", "_texts")
 
     def __init__(self, route: Route) -> None:
         super().__init__()
@@ -174,13 +189,18 @@ class InvokeReader(EventStreamReader):
         self._converse = converse.Gathered()
         self._texts = Gathered(_PATHS)
         self._metrics = _Metrics()
+        self._quiet: Template | None = None
+        self._counted: bytes | None = None
 
     def frame(self, kind: str, payload: bytes) -> bytes | None:
         """Take one chunk."""
-        chunk = decode(_CHUNK, payload)
-        if kind != "chunk" or chunk is None or chunk.bytes is None:
+        body = _body(payload) if kind == "chunk" else None
+        if body is None:
             return None
-        body = binascii.a2b_base64(chunk.bytes)
+        template = self._quiet
+        if template is not None and body.startswith(template.head) and template.fits(body):
+            self._counted = body
+            return None
         inner = decode(_INNER, body)
         if inner is None:
             return None
@@ -205,12 +225,30 @@ class InvokeReader(EventStreamReader):
         for kind, value in events:
             self.started = self._converse.take(kind, value) or self.started
         if not events:
-            value = loads(body)
-            self._texts.take(value)
-            self.started = self.started or any(find(value, _PATHS.output))
+            self._text(body)
+
+    def _text(self, body: bytes) -> None:
+        """Take a chunk of a text model, and learn what the ones that say nothing look like."""
+        self._settle_text()
+        value = loads(body)
+        told = self._texts.take(value)
+        self.started = self.started or any(find(value, _PATHS.output))
+        if told or not self.started:
+            return
+        anatomy = dissect(body, _HOLES)
+        if anatomy is not None:
+            siblings = [] if self._quiet is None else [self._quiet]
+            self._quiet = learn(anatomy, siblings, latest_counts=False)
+
+    def _settle_text(self) -> None:
+        """Read the counts of the last chunk that was only counted: they are cumulative."""
+        if self._counted is not None:
+            self._texts.take(loads(self._counted))
+            self._counted = None
 
     def facts(self) -> ResponseFacts:
         """Return the facts learnt so far."""
+        self._settle_text()
         options = (
             self._messages.facts(),
             self._chat.facts(),
