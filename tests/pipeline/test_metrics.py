@@ -497,6 +497,33 @@ def test_a_full_queue_and_a_failing_exporter_are_counted(
     assert measured.total("clew.tool.duration") == 100
 
 
+def test_nothing_is_lost_between_threads(measure: Callable[..., Any]) -> None:
+    """Many threads count while two drain: the sums are exact."""
+    measured = measure(queue_size=100_000)
+    stop = threading.Event()
+
+    def drain() -> None:
+        while not stop.is_set():
+            measured.metrics.drain()
+
+    def work() -> None:
+        for _ in range(200):
+            with clew.tool("search"), clew.decide("budget"):
+                pass
+
+    drainer = threading.Thread(target=drain)
+    workers = [threading.Thread(target=work) for _ in range(8)]
+    drainer.start()
+    for one in workers:
+        one.start()
+    for one in workers:
+        one.join(30)
+    stop.set()
+    drainer.join(30)
+    assert measured.total("clew.decisions") == 1600
+    assert measured.total("clew.tool.duration") == 1600
+
+
 class BrokenExporter(SpanExporter):
     """Raises."""
 
