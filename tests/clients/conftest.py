@@ -43,6 +43,8 @@ TOOL_PARAMETERS = {
     "type": "object",
     "properties": {"place": {"type": "string", "description": f"{MARK} description"}},
 }
+CERTIFICATES = httpx2.create_ssl_context()
+"""Loaded once; nothing here is encrypted."""
 AROUND = SpanContext(0xA1, 0xB2, is_remote=False, trace_flags=TraceFlags(1))
 
 
@@ -92,7 +94,9 @@ class Kit:
             kind = kind.replace("Openai", "OpenAI")
         prefix = "DefaultAsync" if self.asynchronous else "Default"
         http = getattr(self.sdk, f"{prefix}HttpxClient")(
-            limits=httpx2.Limits(max_connections=1, max_keepalive_connections=1), trust_env=False
+            limits=httpx2.Limits(max_connections=1, max_keepalive_connections=1),
+            verify=CERTIFICATES,
+            trust_env=False,
         )
         base_url = server.openai_base_url if self.provider == "openai" else server.base_url
         options = {"timeout": httpx2.Timeout(10, pool=1), "max_retries": 0} | options
@@ -293,19 +297,18 @@ def on_the_wire(request: ReceivedRequest) -> tuple[Any, ...]:
 
 
 @pytest.fixture(scope="package", autouse=True)
-def _young_heap() -> Iterator[None]:
-    """Keep what the SDKs' imports left out of the collections that these tests ask for."""
-    gc.collect()
-    gc.freeze()
+def _thaw() -> Iterator[None]:
+    """Undo the freezing of `make`."""
     yield
     gc.unfreeze()
 
 
 async def let_go() -> None:
     """Let dropped objects be collected, async generators too."""
+    gc.collect()
     for _ in range(3):
-        gc.collect()
         await asyncio.sleep(0)
+    gc.collect()
     await asyncio.sleep(0.01)
 
 
@@ -318,6 +321,8 @@ async def make(
 ) -> Seen:
     """Make a scenario once."""
     value, error = None, None
+    # What lives now is left out of the collections to come: they would take most of the time.
+    gc.freeze()
     with ScriptedProvider(script) as server:
         session = Session(kit, kit.client(server, **options), server)
         with trace.use_span(NonRecordingSpan(AROUND)):
