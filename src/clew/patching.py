@@ -75,19 +75,20 @@ def instrument(client: Any = None) -> Any:
         ClewError: the client is of no kind that Clew knows.
     """
     global _active  # noqa: PLW0603 - one per process is what it is
-    with _lock:
-        if client is not None:
-            _instrument_client(client)
-            return client
-        _active = True
-        for name in (*_MODULES, *_taps()):
-            if name in sys.modules:
-                with guard(f"instrument {name}"):
-                    _listen_to(sys.modules[name])
-            elif name not in _hooked:
-                _hooked.add(name)
-                wrapt.register_post_import_hook(_imported, name)
-        return None
+    if client is not None:
+        _instrument_client(client)
+        return client
+    _active = True
+    for name in (*_MODULES, *_taps()):
+        if name in sys.modules:
+            with guard(f"instrument {name}"):
+                # Another thread may be importing it right now: this waits until it is whole.
+                # (So no lock is held here: that thread may come to want it.)
+                _listen_to(importlib.import_module(name))
+        elif name not in _hooked:
+            _hooked.add(name)
+            wrapt.register_post_import_hook(_imported, name)
+    return None
 
 
 def uninstrument(client: Any = None) -> None:
@@ -130,7 +131,7 @@ def _taps() -> Mapping[str, str]:
 
 def _imported(module: Any) -> None:
     if _active:
-        with guard("instrument a library that was imported"), _lock:
+        with guard("instrument a library that was imported"):
             _listen_to(module)
 
 
@@ -141,7 +142,7 @@ def _listen_to(module: ModuleType) -> None:
         tap = importlib.import_module(_taps()[name])
         patches = getattr(tap, "PATCHES", {}).get(name, ())
         install = getattr(tap, "install", None)
-        if install is not None and name not in _installed:
+        if install is not None and _installed.setdefault(name, _nothing) is _nothing:
             _installed[name] = install(module)
     _patch_module(module, patches)
 
@@ -164,21 +165,22 @@ def _patch_module(
 
 
 def _patch(owner: Any, name: str, function: Any, client: Any = None) -> None:
-    before = _own(owner, name)
-    if getattr(before, "_self_wrapper", None) is function:
-        return
-    original: Any = getattr(owner, name) if before is _MISSING else before
-    wrapper: Any = cast("Any", wrapt.FunctionWrapper)(original, function)
-    if isinstance(owner, type):
-        setattr(owner, name, wrapper)
-        _patches.append(Patch(lambda: owner, name, before, wrapper, _nobody))
-        return
-    object.__setattr__(owner, name, wrapper)
-    _patches[:] = [patch for patch in _patches if patch.owner() is not None]
-    _patches.append(Patch(_weak(owner), name, before, wrapper, _weak(client)))
+    with _lock:
+        before = _own(owner, name)
+        if getattr(before, "_self_wrapper", None) is function:
+            return
+        original: Any = getattr(owner, name) if before is _MISSING else before
+        wrapper: Any = cast("Any", wrapt.FunctionWrapper)(original, function)
+        if isinstance(owner, type):
+            setattr(owner, name, wrapper)
+            _patches.append(Patch(lambda: owner, name, before, wrapper, _nothing))
+            return
+        object.__setattr__(owner, name, wrapper)
+        _patches[:] = [patch for patch in _patches if patch.owner() is not None]
+        _patches.append(Patch(_weak(owner), name, before, wrapper, _weak(client)))
 
 
-def _nobody() -> None:
+def _nothing() -> None:
     return None
 
 
@@ -200,7 +202,7 @@ def _instrument_client(client: Any) -> None:
 
     async def later(wrapped: Any, _instance: Any, args: Any, kwargs: Any) -> Any:
         made = await wrapped(*args, **kwargs)
-        with guard("instrument an HTTP client that was made later"), _lock:
+        with guard("instrument an HTTP client that was made later"):
             _patch_sender(made, client)
         return made
 
