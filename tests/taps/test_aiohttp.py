@@ -305,9 +305,11 @@ async def test_compressed_bodies(
     packed = gzip.compress(text)
     pieces = tuple(packed[at : at + 9] for at in range(0, len(packed), 9))
     provider.add(Reply.verbatim(*pieces, headers={"content-encoding": "gzip"}))
-    async with aiohttp.ClientSession(auto_decompress=unpack) as session:
-        async with session.post(url(provider), json=STREAMED) as response:
-            read = await response.read()
+    async with (
+        aiohttp.ClientSession(auto_decompress=unpack) as session,
+        session.post(url(provider), json=STREAMED) as response,
+    ):
+        read = await response.read()
     assert read == (text if unpack else packed)
     (found,) = rounds(exported)
     assert (found["gen_ai.usage.input_tokens"], found["gen_ai.usage.output_tokens"]) == (3, 1)
@@ -372,9 +374,11 @@ async def test_a_relative_url(exported: CaptureExporter, provider: ScriptedProvi
     """A session with a base URL is understood as well."""
     clew.instrument()
     provider.add(Reply(text="x"))
-    async with aiohttp.ClientSession(base_url=f"{provider.base_url}/v1/") as session:
-        async with session.post("chat/completions", json=BODY) as response:
-            await response.read()
+    async with (
+        aiohttp.ClientSession(base_url=f"{provider.base_url}/v1/") as session,
+        session.post("chat/completions", json=BODY) as response,
+    ):
+        await response.read()
     assert len(rounds(exported)) == 1
 
 
