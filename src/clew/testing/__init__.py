@@ -9,6 +9,7 @@ from __future__ import annotations
 from clew.testing.capture import CaptureExporter
 from clew.testing.deterministic import CountingIds, SteppingClock
 from clew.testing.loopback import LoopbackServer, ReceivedRequest
+from clew.testing.mistral_format import MistralChatCompletions
 from clew.testing.otlp_sink import OtlpSink
 from clew.testing.provider import ScriptedProvider
 from clew.testing.recordings import (
@@ -26,6 +27,7 @@ __all__ = [
     "CaptureExporter",
     "CountingIds",
     "LoopbackServer",
+    "MistralChatCompletions",
     "OtlpSink",
     "ReceivedRequest",
     "RecordedExchange",

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from clew.facts import Usage
 from clew.testing.loopback import ReceivedRequest
 from clew.testing.script import Reply, ScriptedError, sse
-from clew.testing.wire import requested
+from clew.testing.wire import WireFormat, requested
 
 SIGNATURE: Final = "c2lnbmF0dXJlIG9mIGEgc2NyaXB0ZWQgdGhvdWdodA=="
 
@@ -31,7 +31,7 @@ _ERRORS: Final[dict[int, str]] = {
 }
 
 
-class AnthropicMessages:
+class AnthropicMessages(WireFormat):
     """`POST …/messages`, plain and streamed."""
 
     def matches(self, method: str, path: str) -> bool:
@@ -128,10 +128,18 @@ def _blocks(reply: Reply, number: int) -> list[_Block]:
             "type": "tool_use",
             "id": call.id or f"toolu_{number:012d}{index:012d}",
             "name": call.name,
-            "input": json.loads(call.argument_text),
+            "input": _object(call.argument_text),
         }
         blocks.append((block, deltas))
     return blocks
+
+
+def _object(text: str) -> Any:
+    """Return the arguments as an object; text that is none can be sent in a stream alone."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return {}
 
 
 def _opening(block: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from clew.facts import Usage
 from clew.testing.loopback import ReceivedRequest
 from clew.testing.script import Reply, ScriptedError, sse
-from clew.testing.wire import requested
+from clew.testing.wire import WireFormat, requested
 
 CREATED: Final = 1_760_000_000
 """A fixed time, so that two equal scripts give equal bytes."""
@@ -27,7 +27,7 @@ _ERRORS: Final[dict[int, tuple[str, str | None]]] = {
 }
 
 
-class OpenAIChatCompletions:
+class OpenAIChatCompletions(WireFormat):
     """`POST …/chat/completions`, plain and streamed."""
 
     def matches(self, method: str, path: str) -> bool:

@@ -8,15 +8,22 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 from clew.testing.anthropic_format import AnthropicMessages
+from clew.testing.gemini_format import GeminiContent
 from clew.testing.loopback import MAX_WAIT, Connection, LoopbackServer, ReceivedRequest
+from clew.testing.ollama_format import OllamaChat
 from clew.testing.openai_format import OpenAIChatCompletions
 from clew.testing.script import Reply, ScriptedError
-from clew.testing.wire import WireFormat, asks_for_stream
+from clew.testing.wire import WireFormat
 
 Script: TypeAlias = Iterable[Reply] | Callable[[ReceivedRequest], Reply]
 """Replies in the order of the requests, or a function that is asked for each."""
 
-FORMATS: Final[tuple[WireFormat, ...]] = (OpenAIChatCompletions(), AnthropicMessages())
+FORMATS: Final[tuple[WireFormat, ...]] = (
+    OpenAIChatCompletions(),
+    AnthropicMessages(),
+    GeminiContent(),
+    OllamaChat(),
+)
 
 EXHAUSTED: Final = Reply.failure(
     500,
@@ -35,8 +42,8 @@ class ScriptedProvider(LoopbackServer):
     Args:
         script: replies in the order of the requests, or a function that is asked for each. A list
             that has run out answers 500 with `x-should-retry: false`.
-        formats: the APIs that are spoken; OpenAI chat completions and Anthropic messages if not
-            given. Other paths are answered with 404.
+        formats: the APIs that are spoken; OpenAI chat completions, Anthropic messages, Gemini's
+            content and Ollama's chat if not given. Other paths are answered with 404.
     """
 
     def __init__(
@@ -107,13 +114,13 @@ def _wire(
     if reply.error is not None and reply.error_after is None:
         body = json.dumps(spoken.error_body(reply.error, reply.status, request.number))
         return _halves(body.encode()), False, "application/json"
-    if not asks_for_stream(request):
+    if not spoken.streams(request):
         return _halves(json.dumps(spoken.body(reply, request)).encode()), False, "application/json"
     events = spoken.events(reply, request)
     if reply.error_after is not None:
         error = spoken.error_event(reply.error or ScriptedError(), request.number)
         events = [*events[: reply.error_after], error]
-    return events, True, "text/event-stream; charset=utf-8"
+    return events, True, spoken.stream_type
 
 
 def _halves(body: bytes) -> list[bytes]:

@@ -11,6 +11,9 @@ from clew.testing.script import Reply, ScriptedError
 class WireFormat(Protocol):
     """How one provider API writes its answers."""
 
+    stream_type: str = "text/event-stream; charset=utf-8"
+    """Media type of a streamed answer."""
+
     def matches(self, method: str, path: str) -> bool:
         """Tell whether a request belongs to this API; `path` comes without its query."""
         ...
@@ -18,6 +21,10 @@ class WireFormat(Protocol):
     def headers(self, number: int) -> dict[str, str]:
         """Return the headers that this provider sends with every answer."""
         ...
+
+    def streams(self, request: ReceivedRequest) -> bool:
+        """Tell whether the answer to a request is streamed; by its body's `stream`, if not told."""
+        return asks_for_stream(request)
 
     def body(self, reply: Reply, request: ReceivedRequest) -> dict[str, Any]:
         """Return the body of a plain answer."""
