@@ -6,28 +6,46 @@ The node travels in the OpenTelemetry context, so everything that carries that c
 
 from __future__ import annotations
 
-import contextvars
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
+from contextvars import ContextVar
+from contextvars import Token as ContextToken
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from opentelemetry import context as otel_context
 from opentelemetry.context import Context
-from opentelemetry.trace import Span, set_span_in_context
+from opentelemetry.context.contextvars_context import ContextVarsRuntimeContext
+from opentelemetry.trace import INVALID_SPAN, Span, set_span_in_context
 
 if TYPE_CHECKING:
     from clew.spans import Node
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Token = contextvars.Token[Context]
+Token = ContextToken[Context]
 
 _NODE = otel_context.create_key("clew")
 
+SPAN: str = next(iter(set_span_in_context(INVALID_SPAN, Context())))
+"""The key under which OpenTelemetry keeps the current span in a context."""
 
-def current() -> Context:
-    """Return the current context."""
-    return otel_context.get_current()
+
+def entrance(runtime_context: Any) -> tuple[Callable[[], Context], Callable[[Context], Token]]:
+    """Return how to read and how to set the current context.
+
+    OpenTelemetry's own functions go through two more calls to the same context variable; where
+    another implementation was chosen (OTEL_PYTHON_CONTEXT), they are the way.
+    """
+    variable = getattr(runtime_context, "_current_context", None)
+    if type(runtime_context) is ContextVarsRuntimeContext and isinstance(variable, ContextVar):
+        known = cast("ContextVar[Context]", variable)
+        return known.get, known.set
+    return otel_context.get_current, otel_context.attach
+
+
+current, attach = entrance(getattr(otel_context, "_RUNTIME_CONTEXT", None))
+"""`current()` returns the current context; `attach(context)` makes one current, and returns the
+token for `detach`."""
 
 
 def node_in(within: Context) -> Node | None:
@@ -35,24 +53,24 @@ def node_in(within: Context) -> Node | None:
     return cast("Node | None", within.get(_NODE))
 
 
+def span_in(within: Context) -> Span:
+    """Return the span that is current in a context that is at hand."""
+    return cast("Span", within.get(SPAN) or INVALID_SPAN)
+
+
 def current_node(within: Context | None = None) -> Node | None:
     """Return the innermost node of ours in a context, by default the current one."""
-    return cast("Node | None", otel_context.get_value(_NODE, within))
+    return node_in(current() if within is None else within)
 
 
 def with_node(node: Node, span: Span, base: Context | None = None) -> Context:
     """Return a context in which `node` and its span are current."""
-    return otel_context.set_value(_NODE, node, set_span_in_context(span, base))
+    return Context({**(current() if base is None else base), SPAN: span, _NODE: node})
 
 
 def without_node(base: Context) -> Context:
     """Return the context with no node of ours in it."""
     return otel_context.set_value(_NODE, None, base)
-
-
-def attach(context: Context) -> Token:
-    """Make a context current; undo with `detach`."""
-    return otel_context.attach(context)
 
 
 def detach(token: Token) -> None:

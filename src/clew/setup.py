@@ -129,7 +129,7 @@ def _start(
     processor.runtime = started
     if own and sampling.ignores_attributes(provider.sampler):
         scope = InstrumentationScope(semconv.SCOPE, version)
-        started.light = LightSpans(provider, scope, filter_.resource(resource), processor.on_end)
+        started.light = LightSpans(provider, scope, filter_.resource(resource), processor.ended)
     exchange.forget_targets()
     runtime.set_current(started)
     _renew_after_fork(started, filter_, resource)

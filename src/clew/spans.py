@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN, Link, Span, SpanKind, StatusCode
 
-from clew import semconv
+from clew import context, semconv
 from clew._guard import record_failure, warn_once
 from clew.facts import ToolCall
 from clew.pipeline.light import LightSpan
@@ -98,8 +97,8 @@ class Node:
     """
 
     __slots__ = (
-        "_once",
         "_perf",
+        "_unclaimed",
         "agent",
         "decisions",
         "denials",
@@ -120,7 +119,7 @@ class Node:
         self.decisions = 0
         self.denials = 0
         self._perf = 0
-        self._once = threading.Lock()
+        self._unclaimed = [None]
 
     def _begin(
         self,
@@ -157,11 +156,12 @@ class Node:
         self.start_ns = time.time_ns()
         self._perf = time.perf_counter_ns()
         try:
-            light = runtime.light
-            if light is not None and light.alone():
-                self.span = light.start(name, parent, kind, attributes, links, self.start_ns)
-            else:
-                self.span = runtime.tracer.start_span(
+            light, span = runtime.light, None
+            if light is not None:
+                around = context.span_in(context.current() if parent is None else parent)
+                span = light.start(name, around, kind, attributes, self.start_ns, links)
+            if span is None:
+                span = runtime.tracer.start_span(
                     name,
                     context=parent,
                     kind=kind,
@@ -169,12 +169,17 @@ class Node:
                     links=links,
                     start_time=self.start_ns,
                 )
+            self.span = span
         except Exception:
             record_failure("start a span")
 
     def _claim(self) -> bool:
         """Return True to the one caller that may finish this node."""
-        return self._once.acquire(blocking=False)
+        try:
+            self._unclaimed.pop()  # atomic, with and without a global interpreter lock
+        except IndexError:
+            return False
+        return True
 
     def now_ns(self) -> int:
         """Return the wall-clock time in ns, by the monotonic time since the start."""

@@ -37,39 +37,69 @@ _SAMPLED = TraceFlags.SAMPLED
 
 
 class LightSpan(ReadableSpan, trace.Span):
-    """A recording span; what is set on it is looked at when it is exported."""
+    """A recording span; what is set on it is looked at when it is exported.
+
+    What nearly all spans have alike stands on the class, so that starting one writes only what
+    is its own. The span context is made when somebody asks for it: few do.
+
+    Args:
+        name: the span's name.
+        parent: the context of the span above; None for a root span.
+        kind: the span's kind.
+        attributes: attributes that have obeyed their rules; the span takes the dict over.
+        start_time: when it started (ns since the epoch).
+        maker: what all spans of one provider share.
+    """
+
+    _instrumentation_info = None
+    _end_time: int | None = None
+    _events: Sequence[Event] = ()
+    _links: Sequence[Link] = ()
+    _status = _UNSET
+    _made: SpanContext | None = None
+    touched = False
+    """True once somebody else wrote on this span: it then has to pass the filter."""
+    foreign_state = False
+    """True where a trace state was inherited: it comes from elsewhere, and goes to children."""
 
     def __init__(
         self,
         name: str,
-        context: SpanContext,
         parent: SpanContext | None,
         kind: SpanKind,
         attributes: dict[str, Any],
-        links: Sequence[Link],
         start_time: int,
         maker: LightSpans,
     ) -> None:
         self._name = name
-        self._context = context
-        self._kind = kind
-        self._instrumentation_info = None
-        self._instrumentation_scope = maker.scope
         self._parent = parent
-        self._start_time = start_time
-        self._end_time = None
+        self._kind = kind
         self._attributes = attributes
-        self._events: Sequence[Event] = ()
-        self._links = links
-        self._resource = maker.resource
-        self._status = _UNSET
-        self._hand_on = maker.finish
-        self.touched = False
-        """True once somebody else wrote on this span: it then has to pass the filter."""
+        self._start_time = start_time
+        self._maker = maker
+        self._id = random_64()
+
+    @property
+    def _context(self) -> SpanContext:  # type: ignore[override]
+        if self._made is None:
+            above = self._parent
+            assert above is not None  # noqa: S101 - a root span is given its context
+            self._made = SpanContext(
+                above.trace_id, self._id, _LOCAL, above.trace_flags, above.trace_state
+            )
+        return self._made
+
+    @property
+    def _resource(self) -> Resource:  # type: ignore[override]
+        return self._maker.resource
+
+    @property
+    def _instrumentation_scope(self) -> InstrumentationScope:  # type: ignore[override]
+        return self._maker.scope
 
     def get_span_context(self) -> SpanContext:
         """Return the span's context."""
-        return self._context  # type: ignore[return-value]
+        return self._made or self._context
 
     def is_recording(self) -> bool:
         """Tell whether the span is still open."""
@@ -134,17 +164,23 @@ class LightSpan(ReadableSpan, trace.Span):
     def finish(self, attributes: Mapping[str, Any], end_time: int, *, failed: bool) -> None:
         """Set attributes that have obeyed their rules, end the span, and hand it on."""
         if self._end_time is None:
-            self.raw_attributes().update(attributes)
+            self._attributes.update(attributes)  # type: ignore[union-attr]
             if failed:
                 self._status = _ERROR
             self._end_time = end_time
-            self._hand_on(self)
+            self._maker.finish(self)
 
     def end(self, end_time: int | None = None) -> None:
         """End the span and hand it on."""
         if self._end_time is None:
             self._end_time = end_time or time.time_ns()
-            self._hand_on(self)
+            self._maker.finish(self)
+
+
+class _Hidden:
+    """Stands for a provider's processors where they cannot be seen: then no span is light."""
+
+    _span_processors = ()
 
 
 class LightSpans:
@@ -169,36 +205,57 @@ class LightSpans:
         self.finish = finish
         self._sampler = provider.sampler
         self._ids = RunIdGenerator()
-        self._processors = getattr(provider, "_active_span_processor", None)
-
-    def alone(self) -> bool:
-        """Tell whether the provider has no processor but Clew's."""
-        return len(getattr(self._processors, "_span_processors", ())) == 1
+        processors: Any = getattr(provider, "_active_span_processor", None)
+        self._processors: Any = processors if hasattr(processors, "_span_processors") else _Hidden
 
     def start(
         self,
         name: str,
-        parent: Context | None,
+        around: trace.Span,
         kind: SpanKind,
         attributes: dict[str, Any],
-        links: Sequence[Link],
         start_time: int,
+        links: Sequence[Link] = (),
+    ) -> trace.Span | None:
+        """Start a span below `around`; one that is not sampled records nothing.
+
+        None where the provider has a processor besides Clew's: the SDK has to make the span.
+        """
+        if len(self._processors._span_processors) != 1:
+            return None
+        if type(around) is LightSpan:
+            above = around.get_span_context()
+            span = LightSpan(name, above, kind, attributes, start_time, self)
+            if links or around.foreign_state:
+                # A link or a trace state comes from elsewhere and has to pass the filter.
+                span._links, span.foreign_state, span.touched = links, around.foreign_state, True
+            return span
+        return self._start_below(around, name, kind, attributes, start_time, links)
+
+    def _start_below(
+        self,
+        around: trace.Span,
+        name: str,
+        kind: SpanKind,
+        attributes: dict[str, Any],
+        start_time: int,
+        links: Sequence[Link],
     ) -> trace.Span:
-        """Start a span; one that is not sampled records nothing."""
-        above = trace.get_current_span(parent).get_span_context()
+        above = around.get_span_context()
         if above.is_valid:
             context = SpanContext(
                 above.trace_id, random_64(), _LOCAL, above.trace_flags, above.trace_state
             )
-            sampled = above.trace_flags & _SAMPLED
+            sampled = bool(above.trace_flags & _SAMPLED)
         else:
             above = None
             context, sampled = self._root(name, kind)
         if not sampled:
             return NonRecordingSpan(context)
-        span = LightSpan(name, context, above, kind, attributes, links, start_time, self)
-        # A link or a trace state comes from elsewhere and has to pass the filter.
-        span.touched = bool(links) or bool(context.trace_state)
+        span = LightSpan(name, above, kind, attributes, start_time, self)
+        span._id, span._made = context.span_id, context
+        span._links, span.foreign_state = links, bool(context.trace_state)
+        span.touched = bool(links) or span.foreign_state
         return span
 
     def _root(self, name: str, kind: SpanKind) -> tuple[SpanContext, bool]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
-from opentelemetry.trace import SpanContext
+from opentelemetry.trace import SpanContext, SpanKind
 
 from clew import context, semconv
 from clew._guard import guard, record_failure
@@ -77,12 +77,30 @@ class RootProcessor(SpanProcessor):
                     return
             if not self.exports or not ids.trace_flags.sampled:
                 return
-            attributes = _attributes_of(span)
+            attributes = span.attributes or _NO_ATTRIBUTES
             important = ours and (
                 semconv.DECISION_GATE in attributes or semconv.RUN_ROOT in attributes
             )
             runtime.worker.submit(
                 (span, folded), important=important, now=ours and semconv.RUN_EVENT in attributes
+            )
+        except Exception:
+            record_failure("queue a span")
+
+    def ended(self, span: LightSpan) -> None:
+        """Queue a finished light span: it is ours, and it is sampled."""
+        runtime = self.runtime
+        if runtime is None or not self.exports:
+            return
+        try:
+            if span.kind is SpanKind.CLIENT:  # a round: the most frequent span
+                runtime.worker.submit(span)
+                return
+            attributes = span.raw_attributes()
+            runtime.worker.submit(
+                span,
+                important=semconv.DECISION_GATE in attributes or semconv.RUN_ROOT in attributes,
+                now=semconv.RUN_EVENT in attributes,
             )
         except Exception:
             record_failure("queue a span")
@@ -113,21 +131,30 @@ class Exporting:
         self.runtime: Runtime | None = None
         self._trusts_ours = filter_.trusts_ours()
 
-    def export(self, batch: list[tuple[ReadableSpan, bool]]) -> None:
-        """Export a batch; a span that cannot be copied costs only itself."""
+    def export(self, batch: list[LightSpan | tuple[ReadableSpan, bool]]) -> None:
+        """Export a batch: light spans, and others with whether they are folded.
+
+        A span that cannot be copied costs only itself.
+        """
         copies: list[ReadableSpan] = []
-        for span, folded in batch:
+        as_they_are = self._trusts_ours
+        late = self.runtime is not None and self.runtime.late.waiting
+        for entry in batch:
             try:
-                copies.append(self._copy(span, folded))
+                if not isinstance(entry, LightSpan):
+                    copies.append(self._copy(*entry))
+                elif not as_they_are or entry.touched:
+                    copies.append(self._copy(entry, folded=False))
+                else:
+                    if late:
+                        self._add_late(entry)
+                    copies.append(entry)
             except Exception:
                 record_failure("filter a span")
         if copies:
             self.fanout.export(copies)
 
     def _copy(self, span: ReadableSpan, folded: bool) -> ReadableSpan:
-        if isinstance(span, LightSpan) and self._trusts_ours and not span.touched:
-            self._add_late(span)
-            return span
         attributes = _attributes_of(span)
         if folded:
             attributes = enrich.folded(attributes)
@@ -139,7 +166,7 @@ class Exporting:
 
     def _add_late(self, span: LightSpan) -> None:
         runtime = self.runtime
-        if runtime is not None and runtime.late.waiting:
+        if runtime is not None:
             span.raw_attributes().update(runtime.late.attributes(span.get_span_context().span_id))
 
     def close(self, deadline: float) -> None:

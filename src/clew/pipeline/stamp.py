@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 import uuid
 from collections import OrderedDict
@@ -30,7 +29,6 @@ class Segment:
     """
 
     __slots__ = (
-        "_seq",
         "carried",
         "common",
         "foreign",
@@ -69,7 +67,6 @@ class Segment:
         """Sequence numbers of foreign spans that are open, by span id."""
         self.last_seq = 0
         self.sealed = False
-        self._seq = itertools.count(1)
         self.lock = threading.RLock()
         """Held while the totals change."""
         self.common: dict[str, Any] = {
@@ -81,19 +78,20 @@ class Segment:
     def next_seq(self) -> int:
         """Hand out the next sequence number; it stays open until `ended`."""
         with self.lock:
-            seq = self.last_seq = next(self._seq)
+            seq = self.last_seq = self.last_seq + 1
             self.open_seqs[seq] = None
         return seq
 
     def next_round(self, agent: Numbering) -> tuple[int, int]:
         """Hand out a sequence number and the agent's next round number, and count the round."""
         with self.lock:
-            seq = self.last_seq = next(self._seq)
+            seq = self.last_seq = self.last_seq + 1
             self.open_seqs[seq] = None
-            agent.rounds += 1
-            self.totals.rounds += 1
-            self.totals.rounds_without_usage += 1
-            return seq, agent.rounds
+            number = agent.rounds = agent.rounds + 1
+            totals = self.totals
+            totals.rounds += 1
+            totals.rounds_without_usage += 1
+        return seq, number
 
     def ended(self, seq: int) -> None:
         """Note that the span with this number has ended."""
