@@ -291,6 +291,23 @@ def test_a_function_chooses_the_reply():
     assert answer.choices[0].message.content == "small"
 
 
+def test_a_script_can_be_changed_while_it_runs():
+    """`add` appends, `replace` forgets what was left, a function too."""
+
+    def ask(client: openai.OpenAI) -> str | None:
+        return client.chat.completions.create(**ASK).choices[0].message.content
+
+    with (
+        ScriptedProvider(lambda _: Reply(text="chosen")) as provider,
+        openai_client(provider) as client,
+    ):
+        assert ask(client) == "chosen"
+        provider.replace(Reply(text="one"))
+        provider.add(Reply(text="two"))
+        assert [ask(client), ask(client)] == ["one", "two"]
+        assert provider.left == 0
+
+
 def test_unknown_paths_are_not_found():
     """A path that no format knows is a 404 and uses up no reply."""
     with ScriptedProvider([Reply(text="a")]) as provider, httpx.Client() as client:
