@@ -115,7 +115,7 @@ class Kit:
     """One SDK: how to make a client of it, ask, stream, and what its provider answers."""
 
     module: str
-    make: Callable[[Any, str, bool], Any]
+    make: Callable[..., Any]
     ask: Callable[[Any, bool], Any]
     stream: Callable[[Any, bool], Any]
     body: Any
@@ -225,8 +225,8 @@ KITS = {
     "groq": Kit(
         "groq",
         named("Groq"),
-        lambda client, a: client.chat.completions.create(model="llama", messages=MESSAGES),
-        lambda client, a: client.chat.completions.create(
+        lambda client, _: client.chat.completions.create(model="llama", messages=MESSAGES),
+        lambda client, _: client.chat.completions.create(
             model="llama", messages=MESSAGES, stream=True
         ),
         openai_body("llama"),
@@ -245,8 +245,8 @@ KITS = {
     "cohere": Kit(
         "cohere",
         make_cohere,
-        lambda client, a: client.chat(model="command", messages=MESSAGES),
-        lambda client, a: client.chat_stream(model="command", messages=MESSAGES),
+        lambda client, _: client.chat(model="command", messages=MESSAGES),
+        lambda client, _: client.chat_stream(model="command", messages=MESSAGES),
         COHERE,
         cohere_events,
         stream_retries=False,
@@ -254,8 +254,8 @@ KITS = {
     "ollama": Kit(
         "ollama",
         make_ollama,
-        lambda client, a: client.chat(model="llama3", messages=MESSAGES),
-        lambda client, a: client.chat(model="llama3", messages=MESSAGES, stream=True),
+        lambda client, _: client.chat(model="llama3", messages=MESSAGES),
+        lambda client, _: client.chat(model="llama3", messages=MESSAGES, stream=True),
         OLLAMA,
         lambda: [
             json.dumps({**OLLAMA, "done": False, "done_reason": None}).encode() + b"\n",
@@ -510,7 +510,7 @@ async def test_a_renamed_internal_degrades(
     told = [record for record in caplog.records if name in record.getMessage()]
     assert len(told) == 1
     server.add(failure(503), kit.plain())
-    with kit.make(client_module, server.base_url, False) as client, clew.run("triage"):
+    with kit.make(client_module, server.base_url, asynchronous=False) as client, clew.run("triage"):
         client.chat.complete(model="m", messages=MESSAGES)
     assert [found["clew.attempt.grouped"] for found in rounds(exported)] == [False, False]
 
