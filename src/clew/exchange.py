@@ -18,6 +18,7 @@ from opentelemetry.context import Context
 
 from clew import semconv
 from clew._guard import guard, record_failure
+from clew.context import node_in
 from clew.dialects import recognise
 from clew.facts import RequestFacts
 from clew.pipeline.runtime import Runtime
@@ -31,6 +32,7 @@ _STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/vnd.a
 _TARGETS_KEPT = 4096
 
 _EXCHANGE = otel_context.create_key("clew-exchange")
+_COVER = otel_context.create_key("clew-covering-round")
 # The key by which OpenTelemetry's HTTP instrumentations are told to stand aside; it is not public.
 _SUPPRESS_HTTP: str = getattr(
     otel_context, "_SUPPRESS_HTTP_INSTRUMENTATION_KEY", "suppress_http_instrumentation"
@@ -162,6 +164,8 @@ class Exchange:
         request: Any,
         call: LogicalCall | None,
         round_: Round,
+        *,
+        silent: bool = False,
     ) -> None:
         self.runtime = runtime
         self.target = target
@@ -169,7 +173,7 @@ class Exchange:
         self.request = request
         self.call = call
         self.round = round_
-        self.attempt = round_.attempts
+        self.attempt = -1 if silent else round_.attempts
         self.started = time.perf_counter_ns()
 
     def context(self) -> Context:
@@ -204,7 +208,7 @@ class Exchange:
     def end(self, ending: Ending) -> None:
         """End the round, or only this attempt when the SDK may try again."""
         if self.attempt != self.round.attempts:
-            return  # nobody read that answer: another attempt has taken its place
+            return  # another attempt has taken its place, or the round is somebody else's to end
         failed = ending.error is not None or (ending.status or 0) >= 400
         call = self.call
         if call is not None and (failed or call.hops is not None) and current_call() is call:
@@ -240,9 +244,13 @@ def begin(runtime: Runtime, request: Any, target: Target, body: bytes | None) ->
         target: where it goes.
         body: the request body, or None when it is not in memory.
     """
-    active = otel_context.get_value(_EXCHANGE)
+    here = otel_context.get_current()
+    active = here.get(_EXCHANGE)
     if isinstance(active, Exchange) and active.request is request:
         return None
+    cover = here.get(_COVER)
+    if isinstance(cover, Round) and node_in(here) is cover.parent_node:
+        return Exchange(runtime, target, request, None, cover, silent=True)
     call = current_call()
     round_ = call.next_attempt() if call is not None else None
     if round_ is None:
@@ -262,6 +270,11 @@ def _retries(request: Any) -> int:
     """Return how often an SDK that is not grouped says that it has tried before."""
     told = request.headers.get("x-stainless-retry-count")
     return int(told) if told and told.isdigit() else 0
+
+
+def covered_by(round_: Round, base: Context) -> Context:
+    """Return a context in which requests are part of a round that is recorded further out."""
+    return Context({**trace.set_span_in_context(round_.span, base), _COVER: round_})
 
 
 def active_exchange() -> Exchange | None:
