@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
 from clew import semconv
-from clew.digests import Digests
+from clew.digests import LazyDigests
 from clew.facts import RequestFacts, ResponseFacts, ToolCall, Usage
 from clew.rules import DROPPED, OTHER
 
@@ -38,32 +38,28 @@ def add_request(attributes: dict[str, Any], request: RequestFacts) -> None:
         attributes[semconv.REQUEST_TOOLS] = len(value)
     if request.stream:
         attributes[semconv.REQUEST_STREAM] = True
-    if request.choice_count is not None and request.choice_count != 1:
-        _add(attributes, semconv.REQUEST_CHOICE_COUNT, request.choice_count)
     if request.temperature is not None:
         _add(attributes, semconv.REQUEST_TEMPERATURE, request.temperature)
     if request.top_p is not None:
         _add(attributes, semconv.REQUEST_TOP_P, request.top_p)
-    if request.top_k is not None:
-        _add(attributes, semconv.REQUEST_TOP_K, request.top_k)
-    if request.frequency_penalty is not None:
-        _add(attributes, semconv.REQUEST_FREQUENCY_PENALTY, request.frequency_penalty)
-    if request.presence_penalty is not None:
-        _add(attributes, semconv.REQUEST_PRESENCE_PENALTY, request.presence_penalty)
     if request.seed is not None:
         _add(attributes, semconv.REQUEST_SEED, request.seed)
-    if request.reasoning_level is not None:
-        _add(attributes, semconv.REQUEST_REASONING_LEVEL, request.reasoning_level)
-    if request.service_tier is not None:
-        _add(attributes, semconv.REQUEST_SERVICE_TIER, request.service_tier)
-    if request.output_type is not None:
-        _add(attributes, semconv.OUTPUT_TYPE, request.output_type)
-    if request.previous_response_id is not None:
-        _add(attributes, semconv.REQUEST_PREVIOUS_RESPONSE_ID, request.previous_response_id)
-    if request.dimensions is not None:
-        _add(attributes, semconv.EMBEDDINGS_DIMENSIONS, request.dimensions)
+    if request.choice_count is not None and request.choice_count != 1:
+        _add(attributes, semconv.REQUEST_CHOICE_COUNT, request.choice_count)
     if request.encoding_formats:
         _add(attributes, semconv.REQUEST_ENCODING_FORMATS, request.encoding_formats)
+    for key, value in (
+        (semconv.REQUEST_TOP_K, request.top_k),
+        (semconv.REQUEST_FREQUENCY_PENALTY, request.frequency_penalty),
+        (semconv.REQUEST_PRESENCE_PENALTY, request.presence_penalty),
+        (semconv.REQUEST_REASONING_LEVEL, request.reasoning_level),
+        (semconv.REQUEST_SERVICE_TIER, request.service_tier),
+        (semconv.OUTPUT_TYPE, request.output_type),
+        (semconv.REQUEST_PREVIOUS_RESPONSE_ID, request.previous_response_id),
+        (semconv.EMBEDDINGS_DIMENSIONS, request.dimensions),
+    ):
+        if value is not None:
+            _add(attributes, key, value)
 
 
 def add_response(attributes: dict[str, Any], ending: Ending) -> None:
@@ -137,7 +133,7 @@ def add_tool_calls(
     calls: Collection[ToolCall],
     known: Collection[str],
     registered: Collection[str],
-    digests: Digests,
+    digests: LazyDigests,
 ) -> None:
     """Name the tool calls asked for; a name that nobody but the model gave leaves as a digest.
 
@@ -157,12 +153,12 @@ def add_tool_calls(
             unknown.append(OTHER)
         else:
             names.append(OTHER)
-            unknown.append(digests.of(name))
+            unknown.append(digests.get().of(name))
     _add(attributes, semconv.RESPONSE_TOOL_CALL_IDS, [call.id or OTHER for call in calls])
     _add(attributes, semconv.RESPONSE_TOOL_CALL_NAMES, names)
     if OTHER in names:
         _add(attributes, semconv.RESPONSE_TOOL_CALL_DIGESTS, unknown)
-        attributes[semconv.DIGEST_KEY_ID] = digests.key_id
+        attributes[semconv.DIGEST_KEY_ID] = digests.get().key_id
 
 
 def _add(attributes: dict[str, Any], key: str, value: Any) -> None:

@@ -90,13 +90,8 @@ class RunIdGenerator:
         return random_64()
 
     def generate_trace_id(self) -> int:
-        """Return the chosen trace id, or a random, non-zero 128-bit one."""
-        chosen = _next_trace_id.get()
-        if chosen:
-            return chosen
-        while not (value := _source.getrandbits(128)):
-            pass
-        return value
+        """Return the chosen trace id, or that of a fresh uuid: a lone call can be named by it."""
+        return _next_trace_id.get() or fresh_run_id().int
 
     def is_trace_id_random(self) -> bool:
         """Tell whether the rightmost 56 bits of the next trace id are random.

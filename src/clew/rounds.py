@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 from opentelemetry import trace
-from opentelemetry.trace import INVALID_SPAN, SpanKind
+from opentelemetry.context import Context
+from opentelemetry.trace import INVALID_SPAN, SpanContext, SpanKind
 
 from clew import context, describe, semconv
 from clew._guard import guard, record_failure
-from clew.facts import NO_RESPONSE, ROUND_OPERATIONS, RequestFacts, ResponseFacts, Usage
+from clew.facts import (
+    NO_RESPONSE,
+    ROUND_OPERATIONS,
+    RequestFacts,
+    ResponseFacts,
+    ToolCall,
+    Usage,
+)
+from clew.pipeline.asked import Asked
 from clew.pipeline.late import Pending, add_cost, add_to_totals
 from clew.pipeline.runtime import Runtime
 from clew.pricing import PENDING, Cost, compute
 from clew.rules import OTHER
 from clew.spans import Node, error_type, is_cancellation
-from clew.tools import REGISTERED
+from clew.tools import REGISTERED, infer, joined
 from clew.typing import Route
 
 _MODEL = semconv.RULES[semconv.REQUEST_MODEL].apply
@@ -75,6 +84,7 @@ class Round(Node):
     """One model call. Opened by a tap, finished by it exactly once."""
 
     __slots__ = (
+        "anchor",
         "attempts",
         "counted",
         "grouped",
@@ -106,6 +116,8 @@ class Round(Node):
         self.number: int | None = None
         self.hops = hops
         self.counted = route.operation in ROUND_OPERATIONS and (hops is None or not hops.started)
+        self.anchor: SpanContext | None = None
+        """The span that the trace began with, where this round was stitched to an earlier one."""
         self.late: Pending | None = None
         """The cost, where it is still to come."""
 
@@ -127,6 +139,8 @@ class Round(Node):
         node = self.parent_node = context.node_in(here)
         agent = self.agent = node.agent if node is not None else None
         request, route = self.request, self.route
+        if request.tool_result_ids:
+            here = self._answer(runtime, here, request.tool_result_ids)
         attributes = {**born, semconv.REQUEST_BYTES: request_bytes}
         name = route.operation
         model = request.model or route.model
@@ -156,6 +170,39 @@ class Round(Node):
         if node is None or around is not node.span:
             runtime.folds.fold(around.get_span_context().span_id)
         self._start(runtime, name, attributes, kind=SpanKind.CLIENT, parent=here)
+
+    def _answer(self, runtime: Runtime, here: Context, call_ids: Sequence[str]) -> Context:
+        """Add the tool calls that this request shows to have been executed; find its trace.
+
+        Returns:
+            The context in which the round belongs: outside a run, the trace of what it answers.
+        """
+        agent = self.agent
+        calls = runtime.loose if agent is None else agent.asked
+        latest, missed = calls.answered(call_ids)
+        if agent is None and latest is not None:
+            here = joined(here, latest)
+            self.anchor = latest.anchor
+        for call in missed:
+            infer(runtime, agent, call, here)
+        return here
+
+    def _ask(self, runtime: Runtime, calls: Sequence[ToolCall], end_ns: int) -> None:
+        """Remember the tool calls that this round asked for."""
+        agent = self.agent
+        offered = self.request.tools or () if agent is None else agent.offered
+        anchor = self.anchor or self.span.get_span_context()
+        book = runtime.loose if agent is None else agent.asked
+        book.ask(
+            Asked(
+                call,
+                known=call.name in offered or call.name in REGISTERED,
+                round_number=self.number,
+                ended_ns=end_ns,
+                anchor=anchor,
+            )
+            for call in calls
+        )
 
     def finish(self, ending: Ending) -> None:
         """End the round; only the first call counts."""
@@ -195,11 +242,12 @@ class Round(Node):
             if response.tool_calls:
                 offered = self.request.tools or () if agent is None else agent.offered
                 describe.add_tool_calls(
-                    attributes, response.tool_calls, offered, REGISTERED, runtime.digests.get()
+                    attributes, response.tool_calls, offered, REGISTERED, runtime.digests
                 )
-        if agent is not None and response.tool_calls:
-            agent.learn(self.number, response.tool_calls)
-        self._end_with(attributes, failed=failure is not None, end_ns=ending.end_ns)
+        end_ns = ending.end_ns or self.now_ns()
+        if response.tool_calls:
+            self._ask(runtime, response.tool_calls, end_ns)
+        self._end_with(attributes, failed=failure is not None, end_ns=end_ns)
         if runtime.observers:
             runtime.observe(self._record(ending, cost, failure))
 
@@ -268,7 +316,7 @@ def _failure(ending: Ending) -> str | None:
         return error_type(ending.error)
     error = ending.response.error
     if error is not None:
-        code = str(error.code) if type(error.code) is int else error.code
+        code = str(error.code) if isinstance(error.code, int) else error.code
         for value in (error.type, code):
             if value and _ERROR(value) is value:
                 return value

@@ -249,11 +249,9 @@ class Run(Node):
         mark = Node()
         mark.agent = self.agent
         name = self._named()[1].get(semconv.AGENT_NAME)
-        attributes = {semconv.RUN_EVENT: "started", semconv.RUN_STATUS: "running"}
-        mark._begin(
-            runtime, f"run_started {name}", {**attributes, semconv.AGENT_NAME: name}, parent=inner
-        )
-        mark._end({}, end_ns=mark.start_ns)
+        attributes: dict[str, Any] = {semconv.RUN_EVENT: "started", semconv.RUN_STATUS: "running"}
+        attributes[semconv.AGENT_NAME] = name
+        mark.begin_and_end(runtime, f"run_started {name}", attributes, inner)
 
     def returned(self, value: Any) -> None:
         """Take no note: what an agent returns is content."""
@@ -370,8 +368,7 @@ def _seal_later(runtime: Runtime, run: Run, agent: Agent) -> None:
             semconv.SEAL_OPEN_SEQS: still_open,
             **totals_attributes(segment),
         }
-        mark._begin(runtime, f"run_sealed {name}", attributes, parent=parent)
-        mark._end({}, end_ns=mark.start_ns)
+        mark.begin_and_end(runtime, f"run_sealed {name}", attributes, parent)
         runtime.segments.close(segment)
 
     runtime.worker.call_later(runtime.settings.seal_grace_s, seal, at_shutdown=True)

@@ -15,7 +15,7 @@ from opentelemetry.trace import INVALID_SPAN, Link, Span, SpanKind, StatusCode
 
 from clew import context, semconv
 from clew._guard import record_failure, warn_once
-from clew.facts import ToolCall
+from clew.pipeline.asked import AskedCalls
 from clew.pipeline.light import LightSpan
 from clew.pipeline.runtime import Runtime
 from clew.pipeline.stamp import Segment
@@ -78,15 +78,8 @@ class Agent:
         self.id = agent_id
         self.rounds = rounds
         self.offered: set[str] = set()
-        self.asked: dict[str, tuple[int, str | None]] = {}
-        """Ids of tool calls that the model asked for, each with its round and tool name."""
+        self.asked = AskedCalls(_CALLS_REMEMBERED)
         self.common = {**segment.common, semconv.AGENT_ID: agent_id}
-
-    def learn(self, number: int | None, calls: Sequence[ToolCall]) -> None:
-        """Remember the tool calls that a round asked for."""
-        for call in calls:
-            if call.id and number is not None and len(self.asked) < _CALLS_REMEMBERED:
-                self.asked[call.id] = (number, call.name)
 
 
 class Node:
@@ -130,6 +123,7 @@ class Node:
         kind: SpanKind = SpanKind.INTERNAL,
         parent: Context | None = None,
         links: Sequence[Link] = (),
+        start_ns: int | None = None,
     ) -> None:
         """Start the span, with the attributes that obey their rules and the identity."""
         attributes = allowed(attributes)
@@ -138,7 +132,9 @@ class Node:
             self.seq = agent.segment.next_seq()
             attributes.update(agent.common)
             attributes[semconv.SEQ] = self.seq
-        self._start(runtime, name, attributes, kind=kind, parent=parent, links=links)
+        self._start(
+            runtime, name, attributes, kind=kind, parent=parent, links=links, start_ns=start_ns
+        )
 
     def _start(
         self,
@@ -149,11 +145,12 @@ class Node:
         kind: SpanKind,
         parent: Context | None = None,
         links: Sequence[Link] = (),
+        start_ns: int | None = None,
     ) -> None:
         self.runtime = runtime
         if runtime.unsettled:
             runtime.settle()
-        self.start_ns = time.time_ns()
+        self.start_ns = start_ns or time.time_ns()
         self._perf = time.perf_counter_ns()
         try:
             light, span = runtime.light, None
@@ -172,6 +169,19 @@ class Node:
             self.span = span
         except Exception:
             record_failure("start a span")
+
+    def begin_and_end(
+        self,
+        runtime: Runtime,
+        name: str,
+        attributes: dict[str, Any],
+        parent: Context,
+        start_ns: int | None = None,
+    ) -> None:
+        """Record a span as a whole: from a time in the past until now, or with no length."""
+        self._begin(runtime, name, attributes, parent=parent, start_ns=start_ns)
+        end_ns = self.start_ns if start_ns is None else max(start_ns, time.time_ns())
+        self._end_with({}, failed=False, end_ns=end_ns)
 
     def _claim(self) -> bool:
         """Return True to the one caller that may finish this node."""

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
+from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN
 
 from clew import context, semconv
 from clew._guard import guard, record_failure
 from clew.pipeline import runtime as _runtime
+from clew.pipeline.asked import Asked
 from clew.pipeline.runtime import Runtime
 from clew.rules import OTHER
 from clew.spans import Agent, Node, error_type, identifier, is_cancellation
@@ -81,36 +83,33 @@ class ToolCall(Node):
             return None
 
     def _open(self, runtime: Runtime) -> Context:
-        node = context.current_node()
-        self.parent_node = node
+        here = context.current()
+        node = self.parent_node = context.node_in(here)
         agent = self.agent = node.agent if node is not None else None
-        known_round = None
+        calls = runtime.loose if agent is None else agent.asked
+        asked = calls.execute(self._call_id, self._name)
+        name = identifier(self._name, semconv.TOOL_NAME, "tool name")
+        known = agent is None or self._name in agent.offered or self._name in REGISTERED
+        if not known and calls.model_chose(self._name):
+            name = OTHER
+        round_number = asked.round if asked is not None else None
+        if agent is not None:
+            round_number = round_number or agent.rounds or None
+            agent.segment.count(tool_calls=1)
+        elif asked is not None:
+            here = joined(here, asked)
         attributes: dict[str, Any] = {
             semconv.OPERATION: "execute_tool",
             semconv.TOOL_TYPE: "function",
             semconv.TOOL_CALL_ID: self._call_id,
             semconv.TOOL_EFFECT: self._effect,
+            semconv.TOOL_NAME: name,
+            semconv.ROUND: round_number,
         }
-        name = identifier(self._name, semconv.TOOL_NAME, "tool name")
-        if agent is not None:
-            asked = agent.asked.get(self._call_id) if self._call_id else None
-            known_round = asked[0] if asked else (agent.rounds or None)
-            if self._chosen_by_the_model(agent):
-                name = OTHER
-            agent.segment.count(tool_calls=1)
         if name == OTHER:
             attributes[semconv.TOOL_NAME_DIGEST] = runtime.digests.get().of(str(self._name))
-        attributes[semconv.TOOL_NAME] = name
-        attributes[semconv.ROUND] = known_round
-        self._begin(runtime, f"execute_tool {name}", attributes)
+        self._begin(runtime, f"execute_tool {name}", attributes, parent=here)
         return context.with_node(self, self.span)
-
-    def _chosen_by_the_model(self, agent: Agent) -> bool:
-        """Tell whether the name is known only because a model said it."""
-        name = self._name
-        if name in agent.offered or name in REGISTERED:
-            return False
-        return any(asked == name for _, asked in agent.asked.values())
 
     def finish(self, error: BaseException | None = None) -> None:
         """End the span; only the first call counts."""
@@ -161,6 +160,39 @@ class ToolCall(Node):
         traceback: TracebackType | None,
     ) -> None:
         self.__exit__(exc_type, exc, traceback)
+
+
+def joined(here: Context, asked: Asked) -> Context:
+    """Return the context in which what answers a tool call belongs, where there is no run.
+
+    A span that is current stays the parent; otherwise the trace is that of the call.
+    """
+    if trace.get_current_span(here).get_span_context().is_valid:
+        return here
+    return trace.set_span_in_context(trace.NonRecordingSpan(asked.anchor), here)
+
+
+def infer(runtime: Runtime, agent: Agent | None, asked: Asked, parent: Context) -> None:
+    """Add the span of a tool call whose result is seen on the wire and that nobody recorded.
+
+    It is bounded by the round that asked for it and by now; how the tool fared is not known.
+    """
+    node = Node()
+    node.agent = agent
+    name = identifier(asked.name, semconv.TOOL_NAME, "tool name") if asked.known else OTHER
+    attributes: dict[str, Any] = {
+        semconv.OPERATION: "execute_tool",
+        semconv.TOOL_TYPE: "function",
+        semconv.TOOL_NAME: name,
+        semconv.TOOL_CALL_ID: asked.id,
+        semconv.TOOL_INFERRED: True,
+        semconv.ROUND: asked.round,
+    }
+    if name == OTHER:
+        attributes[semconv.TOOL_NAME_DIGEST] = runtime.digests.get().of(str(asked.name))
+    if agent is not None:
+        agent.segment.count(tool_calls=1)
+    node.begin_and_end(runtime, f"execute_tool {name}", attributes, parent, asked.ended_ns)
 
 
 def _tool_outcome(error: BaseException) -> str:

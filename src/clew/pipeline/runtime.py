@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from clew._guard import guard
 from clew.digests import LazyDigests
+from clew.pipeline.asked import AskedCalls
 from clew.pipeline.enrich import Folds
 from clew.pipeline.late import LateCosts
 from clew.pipeline.stamp import Segments
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from clew.pipeline.light import LightSpans
     from clew.pipeline.metrics import Metrics
+
+_LOOSE_CALLS = 10_000
 
 Observer = Callable[[Any], None]
 
@@ -65,6 +68,8 @@ class Runtime:
         self.segments = Segments()
         self.late = LateCosts(prices)
         self.folds = Folds()
+        self.loose = AskedCalls(_LOOSE_CALLS)
+        """Tool calls asked for outside a run."""
         key = settings.digest_key
         self.digests = LazyDigests(key.get_secret_value() if key else None, settings.data_dir)
         self.observers: list[Observer] = []

@@ -1,0 +1,102 @@
+"""Tool calls that models asked for, and whether anybody recorded their execution.
+
+A request that carries results for calls that an earlier response asked for tells two things: which
+trace it belongs to, when there is no run around it, and that the tools were executed in between.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from opentelemetry.trace import SpanContext
+
+from clew.facts import ToolCall
+
+
+class Asked:
+    """One tool call that a model asked for."""
+
+    __slots__ = ("anchor", "ended_ns", "id", "known", "name", "recorded", "round")
+
+    def __init__(
+        self,
+        call: ToolCall,
+        *,
+        known: bool,
+        round_number: int | None,
+        ended_ns: int,
+        anchor: SpanContext,
+    ) -> None:
+        self.id = call.id
+        self.name = call.name
+        self.known = known
+        """Whether the name was offered or registered, and not only chosen by the model."""
+        self.round = round_number
+        self.ended_ns = ended_ns
+        """When the round that asked for it ended (ns since the epoch)."""
+        self.anchor = anchor
+        """The span under which what answers it belongs, where there is no run."""
+        self.recorded = False
+
+
+class AskedCalls:
+    """The tool calls asked for, by id; the oldest are forgotten. Safe in several threads."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._calls: OrderedDict[str, Asked] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def ask(self, calls: Iterable[Asked]) -> None:
+        """Remember tool calls that a response asked for; those without an id cannot be."""
+        with self._lock:
+            for call in calls:
+                if call.id:
+                    self._calls[call.id] = call
+            while len(self._calls) > self._limit:
+                self._calls.popitem(last=False)
+
+    def execute(self, call_id: str | None, name: str | None) -> Asked | None:
+        """Note that an execution is being recorded; return the call that asked for it.
+
+        Without an id it is the oldest one of that name that nobody has recorded yet.
+        """
+        if not self._calls:
+            return None
+        with self._lock:
+            found = self._calls.get(call_id) if call_id else None
+            if found is None and not call_id:
+                found = next(
+                    (c for c in self._calls.values() if c.name == name and not c.recorded), None
+                )
+            if found is not None:
+                found.recorded = True
+            return found
+
+    def answered(self, call_ids: Iterable[str]) -> tuple[Asked | None, list[Asked]]:
+        """Return the latest call that is answered, and those that nobody has recorded.
+
+        The latter count as recorded from now on: each is returned once.
+        """
+        latest: Asked | None = None
+        missed: list[Asked] = []
+        if not self._calls:
+            return None, missed
+        with self._lock:
+            for call_id in call_ids:
+                call = self._calls.get(call_id)
+                if call is not None:
+                    latest = call
+                    if not call.recorded:
+                        call.recorded = True
+                        missed.append(call)
+        return latest, missed
+
+    def model_chose(self, name: str | None) -> bool:
+        """Tell whether a model asked for a tool of this name that nobody had offered."""
+        if not self._calls:
+            return False
+        with self._lock:
+            return any(call.name == name and not call.known for call in self._calls.values())
