@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import pty
+import signal
 import socket
 import subprocess
 import sys
@@ -19,11 +21,13 @@ import pytest
 from clew.testing import Reply, ScriptedProvider
 from clew.web.server import start
 
+COMMAND = [sys.executable, "-c", "from clew.cli import main; main()"]
+
 
 def clew(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-c", "from clew.cli import main; main()", *map(str, arguments)],
+        [*COMMAND, *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=100,
@@ -208,6 +212,38 @@ def test_without_a_terminal_it_ends_by_itself(tmp_path: Path):
     assert result.stderr.splitlines() == [
         "the run is kept in the store: `clew serve` shows it again at this address"
     ]
+
+
+def test_at_a_terminal_the_viewer_stays_until_it_is_stopped(tmp_path: Path):
+    """The browser is opened, the page can be read, and Ctrl-C ends it in peace."""
+    port = free_port()
+    opened = tmp_path / "opened"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
+    browser.chmod(0o700)
+    terminal, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, "demo", "--port", str(port)],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"CLEW_DATA_DIR": str(tmp_path), "BROWSER": str(browser), "TERM": "dumb"},
+    )
+    os.close(theirs)
+    assert process.stderr is not None
+    try:
+        assert process.stderr.readline() == "Ctrl-C stops the viewer\n"
+        assert httpx.get(f"http://127.0.0.1:{port}/api/runs").json()["runs"]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+        assert process.stderr.read() == ""
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+        os.close(terminal)
+    assert opened.read_text().startswith(f"http://127.0.0.1:{port}/runs/")
 
 
 # --- the terminal -------------------------------------------------------------------------------
