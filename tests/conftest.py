@@ -6,12 +6,20 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 import clew
 from clew import _guard
 from clew.settings import VARIABLES, Settings
 from clew.testing import CaptureExporter
+
+
+# Machines are slow at times; how long an example takes is not what these tests are about.
+hypothesis.settings.register_profile(
+    "clew", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("clew")
 
 
 @pytest.fixture(autouse=True)

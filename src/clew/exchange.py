@@ -28,7 +28,10 @@ from clew.spans import allowed, is_cancellation
 from clew.typing import Route
 
 TRACE_HEADERS = frozenset({"traceparent", "tracestate", "baggage"})
-_STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/vnd.amazon.eventstream")
+_STREAM_TYPES = frozenset(
+    {"text/event-stream", "application/x-ndjson", "application/vnd.amazon.eventstream"}
+)
+_WHOLE_TYPES = frozenset({"", "application/json", "text/html", "application/problem+json"})
 _TARGETS_KEPT = 4096
 
 _EXCHANGE = otel_context.create_key("clew-exchange")
@@ -202,8 +205,14 @@ class Exchange:
             record_failure("read a response")
 
     def streams(self, content_type: str) -> bool:
-        """Tell whether a response with this content type is a stream of events."""
-        return content_type.startswith(_STREAM_TYPES) or self.route.stream
+        """Tell whether a response with this content type is a stream of events.
+
+        Where a stream was asked for, any type that is not a whole document's is one: gateways
+        and older APIs name theirs as they like (`application/stream+json`, `text/plain`).
+        """
+        if self.route.stream or content_type in _STREAM_TYPES:
+            return True
+        return self.round.request.stream and content_type not in _WHOLE_TYPES
 
     def end(self, ending: Ending) -> None:
         """End the round, or only this attempt when the SDK may try again."""
@@ -259,7 +268,7 @@ def begin(runtime: Runtime, request: Any, target: Target, body: bytes | None) ->
         resend = _retries(request) if call is None else 0
         hops = call.hops if call is not None else None
         round_ = Round(route, facts, grouped=call is not None, resend=resend, hops=hops)
-        round_.open(runtime, target.born, len(body) if body else 0)
+        round_.open(runtime, target.born, None if body is None else len(body))
         if call is not None:
             call.round = round_
     round_.attempts += 1

@@ -91,6 +91,7 @@ class Round(Node):
         "hops",
         "late",
         "number",
+        "operation",
         "request",
         "resend",
         "route",
@@ -115,34 +116,40 @@ class Round(Node):
         self.wait_ns = 0
         self.number: int | None = None
         self.hops = hops
-        self.counted = route.operation in ROUND_OPERATIONS and (hops is None or not hops.started)
+        self.operation = request.operation or route.operation
+        """What the request is; some paths leave that to the body."""
+        self.counted = self.operation in ROUND_OPERATIONS and (hops is None or not hops.started)
         self.anchor: SpanContext | None = None
         """The span that the trace began with, where this round was stitched to an earlier one."""
         self.late: Pending | None = None
         """The cost, where it is still to come."""
 
-    def open(self, runtime: Runtime, born: Mapping[str, Any], request_bytes: int) -> None:
+    def open(self, runtime: Runtime, born: Mapping[str, Any], request_bytes: int | None) -> None:
         """Start the span, under whatever span is current.
 
         Args:
             runtime: the runtime.
             born: attributes that the target of the request gives; they have obeyed their rules.
-            request_bytes: size of the request body.
+            request_bytes: size of the request body, where it is known.
         """
         try:
             self._open(runtime, born, request_bytes)
         except Exception:
             record_failure("start a round")
 
-    def _open(self, runtime: Runtime, born: Mapping[str, Any], request_bytes: int) -> None:
+    def _open(self, runtime: Runtime, born: Mapping[str, Any], request_bytes: int | None) -> None:
         here = context.current()
         node = self.parent_node = context.node_in(here)
         agent = self.agent = node.agent if node is not None else None
         request, route = self.request, self.route
         if request.tool_result_ids:
             here = self._answer(runtime, here, request.tool_result_ids)
-        attributes = {**born, semconv.REQUEST_BYTES: request_bytes}
-        name = route.operation
+        attributes = dict(born)
+        if request_bytes is not None:
+            attributes[semconv.REQUEST_BYTES] = request_bytes
+        name = self.operation
+        if name != route.operation:
+            attributes[semconv.OPERATION] = name
         model = request.model or route.model
         if model is not None:
             if _MODEL(model) is not model:

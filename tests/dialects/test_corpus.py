@@ -326,8 +326,8 @@ def expected_reasons(exchange: Recorded) -> tuple[list[str | None], list[str | N
             "failed": "error",
         }.get(status)
         return [], [] if derived is None else [derived]
-    words = [word or None for word in expected["finish_reasons"] or ()]
-    return words, [None if word is None else WORDS[word] for word in words]
+    words = list(expected["finish_reasons"] or ())
+    return words, [WORDS[word] if word else None for word in words]
 
 
 def expected_facts(exchange: Recorded) -> dict[str, Any]:

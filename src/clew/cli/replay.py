@@ -103,6 +103,7 @@ class Replayer:
         if current is None:
             raise RuntimeError("Clew could not be configured in this process")
         current.observers.append(self._records.append)
+        self._forget_tool_calls = current.loose.clear
         current.prices.wait(TIMEOUT_S)
         self._spans.flush = lambda: current.worker.flush(TIMEOUT_S)
         transport = RedirectedTransport(self._server.address)
@@ -126,6 +127,7 @@ class Replayer:
         """Replay one exchange and return its facts, one entry for each key of the output."""
         self._records.clear()
         self._spans.clear()
+        self._forget_tool_calls()  # each exchange stands alone
         self._send(exchange)
         spans = self._spans.spans
         record = self._records[-1] if self._records else None

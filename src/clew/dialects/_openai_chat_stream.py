@@ -81,10 +81,10 @@ class ChatReader(SseReader):
     def _choice(self, choice: Choice) -> bool:
         """Take one choice of a chunk; tell whether it said anything besides text."""
         index = choice.index or 0
-        finish = text(choice.finish_reason)
-        if finish is not None or index not in self._finishes:
+        finish = choice.finish_reason
+        if finish or not self._finishes.get(index):
             self._finishes[index] = finish
-        told = finish is not None
+        told = bool(finish)
         if not is_empty(choice.error):
             self._error, told = self._error or error_of(choice.error), True
         if not is_empty(choice.text):

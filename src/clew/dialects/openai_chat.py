@@ -103,7 +103,7 @@ def read_response(answer: Answer) -> ResponseFacts:
     if choices:
         if len(choices) > 1:
             choices.sort(key=_index)
-        words = tuple([choice.finish_reason or None for choice in choices])
+        words = tuple([choice.finish_reason for choice in choices])
         calls = tuple([call for choice in choices for call in tool_calls(choice.message)])
     usage = response.usage
     if usage is None and response.x_groq is not None:

@@ -100,3 +100,8 @@ class AskedCalls:
             return False
         with self._lock:
             return any(call.name == name and not call.known for call in self._calls.values())
+
+    def clear(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._calls.clear()

@@ -157,9 +157,10 @@ class Measures:
     ) -> None:
         """Measure a model call; `end` is the stream's outcome and the `error.type`."""
         words, route = self.words, call.route
+        operation = call.request.operation or route.operation
         outcome, failure = end
         values = words.agent(call.agent)
-        values[semconv.OPERATION] = words.operation(route.operation)
+        values[semconv.OPERATION] = words.operation(operation)
         values[semconv.PROVIDER] = words.provider(route.provider or OTHER)
         values[semconv.REQUEST_MODEL] = words.request_model(call.request.model or route.model)
         values[semconv.RESPONSE_MODEL] = words.response_model(response.model)
@@ -170,11 +171,11 @@ class Measures:
         if first_chunk_s is not None:
             self._record(max(0.0, first_chunk_s), facts.series(instruments.FIRST_CHUNK))
         self._count_attempts(call, failure, facts)
-        if route.operation == "count_tokens":
+        if operation == "count_tokens":
             return
         if response.usage is not None:
             self._count_usage(response.usage, facts)
-        elif route.operation in _USAGE_EXPECTED:
+        elif operation in _USAGE_EXPECTED:
             self._add(1, facts.series(instruments.USAGE_ABSENT))
         if call.late is None:
             self._count_cost(cost, facts)
