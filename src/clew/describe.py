@@ -11,52 +11,95 @@ from typing import TYPE_CHECKING, Any, Final
 from clew import semconv
 from clew.digests import LazyDigests
 from clew.facts import RequestFacts, ResponseFacts, ToolCall, Usage
-from clew.rules import DROPPED, OTHER
+from clew.rules import DROPPED, OTHER, Identifier
+from clew.semconv import (
+    HTTP_STATUS,
+    REQUEST_MAX_TOKENS,
+    REQUEST_MESSAGES,
+    REQUEST_STREAM,
+    REQUEST_TEMPERATURE,
+    REQUEST_TOOLS,
+    RESPONSE_BYTES,
+    RESPONSE_FINISH_REASONS,
+    RESPONSE_ID,
+    RESPONSE_MODEL,
+    RESPONSE_SERVICE_TIER,
+    RESPONSE_SYSTEM_FINGERPRINT,
+    SERVED_PROVIDER,
+    USAGE_CACHE_READ,
+    USAGE_CACHE_WRITE,
+    USAGE_INPUT,
+    USAGE_OUTPUT,
+    USAGE_REASONING,
+    USAGE_SOURCE,
+)
 
 if TYPE_CHECKING:
     from clew.rounds import Ending
 
 _MAX: Final = 2**63 - 1
-_MODEL = semconv.RULES[semconv.RESPONSE_MODEL].apply
-_ID = semconv.RULES[semconv.RESPONSE_ID].apply
-_WORD = semconv.RULES[semconv.SERVED_PROVIDER].apply
 _FINISH_REASONS = frozenset(semconv.FINISH_REASONS)
 _NO_REASON = (None,)
 _rules = semconv.RULES
 
 
+def _identifier(key: str) -> Identifier:
+    rule = _rules[key]
+    assert isinstance(rule, Identifier)  # noqa: S101 - the table is ours
+    return rule
+
+
+_fits_id = _identifier(RESPONSE_ID).fits
+_models = _identifier(RESPONSE_MODEL)
+_known_models = _models.known
+_known_tiers = _identifier(RESPONSE_SERVICE_TIER).known
+_known_fingerprints = _identifier(RESPONSE_SYSTEM_FINGERPRINT).known
+
+
 def add_request(attributes: dict[str, Any], request: RequestFacts) -> None:
     """Add what the request says about itself."""
-    value: Any = request.max_tokens
-    if value is not None and 0 <= value <= _MAX:
-        attributes[semconv.REQUEST_MAX_TOKENS] = value
-    value = request.messages
-    if value is not None:
-        attributes[semconv.REQUEST_MESSAGES] = value
-    value = request.tools
-    if value is not None:
-        attributes[semconv.REQUEST_TOOLS] = len(value)
+    if request.max_tokens is not None and 0 <= request.max_tokens <= _MAX:
+        attributes[REQUEST_MAX_TOKENS] = request.max_tokens
+    if request.messages is not None:
+        attributes[REQUEST_MESSAGES] = request.messages
+    if request.tools is not None:
+        attributes[REQUEST_TOOLS] = len(request.tools)
     if request.stream:
-        attributes[semconv.REQUEST_STREAM] = True
+        attributes[REQUEST_STREAM] = True
     if request.temperature is not None:
-        _add(attributes, semconv.REQUEST_TEMPERATURE, request.temperature)
-    if request.top_p is not None:
-        _add(attributes, semconv.REQUEST_TOP_P, request.top_p)
-    if request.seed is not None:
-        _add(attributes, semconv.REQUEST_SEED, request.seed)
-    if request.choice_count is not None and request.choice_count != 1:
-        _add(attributes, semconv.REQUEST_CHOICE_COUNT, request.choice_count)
-    if request.encoding_formats:
-        _add(attributes, semconv.REQUEST_ENCODING_FORMATS, request.encoding_formats)
+        _add(attributes, REQUEST_TEMPERATURE, request.temperature)
+    if (
+        request.top_p is not None
+        or request.top_k is not None
+        or request.frequency_penalty is not None
+        or request.presence_penalty is not None
+        or request.seed is not None
+        or request.choice_count is not None
+        or request.reasoning_level is not None
+        or request.service_tier is not None
+        or request.output_type is not None
+        or request.previous_response_id is not None
+        or request.dimensions is not None
+        or request.encoding_formats
+    ):
+        _add_rare_request(attributes, request)
+
+
+def _add_rare_request(attributes: dict[str, Any], request: RequestFacts) -> None:
+    """Add what few requests say."""
     for key, value in (
+        (semconv.REQUEST_TOP_P, request.top_p),
         (semconv.REQUEST_TOP_K, request.top_k),
         (semconv.REQUEST_FREQUENCY_PENALTY, request.frequency_penalty),
         (semconv.REQUEST_PRESENCE_PENALTY, request.presence_penalty),
+        (semconv.REQUEST_SEED, request.seed),
+        (semconv.REQUEST_CHOICE_COUNT, None if request.choice_count == 1 else request.choice_count),
         (semconv.REQUEST_REASONING_LEVEL, request.reasoning_level),
         (semconv.REQUEST_SERVICE_TIER, request.service_tier),
         (semconv.OUTPUT_TYPE, request.output_type),
         (semconv.REQUEST_PREVIOUS_RESPONSE_ID, request.previous_response_id),
         (semconv.EMBEDDINGS_DIMENSIONS, request.dimensions),
+        (semconv.REQUEST_ENCODING_FORMATS, request.encoding_formats or None),
     ):
         if value is not None:
             _add(attributes, key, value)
@@ -66,56 +109,68 @@ def add_response(attributes: dict[str, Any], ending: Ending) -> None:
     """Add what the response says about itself, and how it ended."""
     response: ResponseFacts = ending.response
     if ending.status is not None:
-        attributes[semconv.HTTP_STATUS] = ending.status
+        attributes[HTTP_STATUS] = ending.status
     if ending.response_bytes is not None:
-        attributes[semconv.RESPONSE_BYTES] = ending.response_bytes
-    value: Any = response.id
-    if value is not None and _ID(value) is value:
-        attributes[semconv.RESPONSE_ID] = value
-    value = response.model
-    if value is not None:
-        attributes[semconv.RESPONSE_MODEL] = value if _MODEL(value) is value else OTHER
-    if response.service_tier is not None:
-        _add(attributes, semconv.RESPONSE_SERVICE_TIER, response.service_tier)
-    if response.system_fingerprint is not None:
-        _add(attributes, semconv.RESPONSE_SYSTEM_FINGERPRINT, response.system_fingerprint)
+        attributes[RESPONSE_BYTES] = ending.response_bytes
+    if response.id is not None and _fits_id(response.id) is not None:
+        attributes[RESPONSE_ID] = response.id
+    model = response.model
+    if model is not None:
+        fits = model in _known_models or _models.apply(model) is not DROPPED
+        attributes[RESPONSE_MODEL] = model if fits else OTHER
+    tier = response.service_tier
+    if tier is not None:
+        if tier in _known_tiers:
+            attributes[RESPONSE_SERVICE_TIER] = tier
+        else:
+            _add(attributes, RESPONSE_SERVICE_TIER, tier)
+    fingerprint = response.system_fingerprint
+    if fingerprint is not None:
+        if fingerprint in _known_fingerprints:
+            attributes[RESPONSE_SYSTEM_FINGERPRINT] = fingerprint
+        else:
+            _add(attributes, RESPONSE_SYSTEM_FINGERPRINT, fingerprint)
     if response.served_provider is not None:
-        value = _WORD(response.served_provider)
-        attributes[semconv.SERVED_PROVIDER] = OTHER if value is DROPPED else value
-    value = response.finish_reasons
-    if value and value != _NO_REASON:
-        attributes[semconv.RESPONSE_FINISH_REASONS] = tuple(
-            [reason if reason in _FINISH_REASONS else OTHER for reason in value]
+        _add(attributes, SERVED_PROVIDER, response.served_provider)
+        attributes.setdefault(SERVED_PROVIDER, OTHER)
+    reasons = response.finish_reasons
+    if reasons and reasons != _NO_REASON:
+        attributes[RESPONSE_FINISH_REASONS] = (
+            reasons if _FINISH_REASONS.issuperset(reasons) else _closed(reasons)
         )
     if ending.outcome is not None:
-        attributes[semconv.STREAM_OUTCOME] = ending.outcome
-        if ending.chunks is not None:
-            attributes[semconv.STREAM_CHUNKS] = ending.chunks
-        if ending.first_chunk_s is not None:
-            attributes[semconv.RESPONSE_TIME_TO_FIRST_CHUNK] = ending.first_chunk_s
+        _add_stream(attributes, ending)
     if response.usage is None:
-        attributes[semconv.USAGE_SOURCE] = "absent"
+        attributes[USAGE_SOURCE] = "absent"
     else:
-        attributes[semconv.USAGE_SOURCE] = "reported"
         _add_usage(attributes, response.usage)
 
 
+def _closed(reasons: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    return tuple([reason if reason in _FINISH_REASONS else OTHER for reason in reasons])
+
+
+def _add_stream(attributes: dict[str, Any], ending: Ending) -> None:
+    attributes[semconv.STREAM_OUTCOME] = ending.outcome
+    if ending.chunks is not None:
+        attributes[semconv.STREAM_CHUNKS] = ending.chunks
+    if ending.first_chunk_s is not None:
+        attributes[semconv.RESPONSE_TIME_TO_FIRST_CHUNK] = ending.first_chunk_s
+
+
 def _add_usage(attributes: dict[str, Any], usage: Usage) -> None:
-    value = usage.input_tokens
-    if value is not None and 0 <= value <= _MAX:
-        attributes[semconv.USAGE_INPUT] = value
-    value = usage.output_tokens
-    if value is not None and 0 <= value <= _MAX:
-        attributes[semconv.USAGE_OUTPUT] = value
-    value = usage.cache_read_tokens
-    if value is not None and 0 <= value <= _MAX:
-        attributes[semconv.USAGE_CACHE_READ] = value
-    value = usage.cache_write_tokens
-    if value is not None and 0 <= value <= _MAX:
-        attributes[semconv.USAGE_CACHE_WRITE] = value
-    value = usage.reasoning_tokens
-    if value is not None and 0 <= value <= _MAX:
-        attributes[semconv.USAGE_REASONING] = value
+    """Add the token counts. Dialects bound each count; only the two totals are sums of theirs."""
+    attributes[USAGE_SOURCE] = "reported"
+    if usage.input_tokens is not None and usage.input_tokens <= _MAX:
+        attributes[USAGE_INPUT] = usage.input_tokens
+    if usage.output_tokens is not None and usage.output_tokens <= _MAX:
+        attributes[USAGE_OUTPUT] = usage.output_tokens
+    if usage.cache_read_tokens is not None:
+        attributes[USAGE_CACHE_READ] = usage.cache_read_tokens
+    if usage.cache_write_tokens is not None:
+        attributes[USAGE_CACHE_WRITE] = usage.cache_write_tokens
+    if usage.reasoning_tokens is not None:
+        attributes[USAGE_REASONING] = usage.reasoning_tokens
     if usage.mismatch:
         attributes[semconv.USAGE_MISMATCH] = True
     if usage.input_audio_tokens:

@@ -42,7 +42,6 @@ class Rule(Protocol):
         ...
 
 
-_IDENTIFIER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+=~#-]*")
 _OPAQUE = re.compile(r"[A-Za-z0-9_.:/@+=~#-]+")
 _HEX = re.compile(r"[0-9a-f]+")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -51,43 +50,38 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 class Identifier:
     """ASCII letters, digits and `_ . : / @ + = ~ # -`, no spaces, at most `max_length` long."""
 
-    __slots__ = ("_known", "max_length")
+    __slots__ = ("fits", "known", "max_length")
     name = "identifier"
 
     def __init__(self, max_length: int = 128) -> None:
         self.max_length = max_length
-        self._known: dict[str, None] = {}
+        self.known: dict[str, None] = {}
+        """Strings that were found to be identifiers: most come again and again."""
+        rest = max(0, max_length - 1)
+        self.fits = re.compile(f"[A-Za-z0-9_][A-Za-z0-9_.:/@+=~#-]{{0,{rest}}}").fullmatch
+        """Tells for a string whether it is an identifier, by what it returns being not None."""
 
     def apply(self, value: Any) -> Any:
         """Keep a string that is an identifier."""
         if type(value) is not str:
             return DROPPED
-        if value in self._known:
+        if value in self.known:
             return value
-        if len(value) > self.max_length or not _IDENTIFIER.fullmatch(value):
+        if self.fits(value) is None:
             return DROPPED
-        if len(self._known) < 1024:
-            self._known[value] = None
+        if len(self.known) < 1024:
+            self.known[value] = None
         return value
 
 
 class Opaque(Identifier):
-    """An id that somebody made up (of a response, a call): the same characters in any order.
-
-    They have many distinct values and are not remembered.
-    """
+    """An identifier with many distinct values (response ids, call ids): not remembered."""
 
     __slots__ = ()
 
     def apply(self, value: Any) -> Any:
         """Keep a string that is an identifier."""
-        if (
-            type(value) is str
-            and len(value) <= self.max_length
-            and _OPAQUE.fullmatch(value) is not None
-        ):
-            return value
-        return DROPPED
+        return value if type(value) is str and self.fits(value) is not None else DROPPED
 
 
 class Hex:

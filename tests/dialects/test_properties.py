@@ -134,6 +134,7 @@ JSON = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**70), 2**70)
+    | st.integers(2**63 - 2, 2**63)
     | st.floats(allow_nan=False)
     | st.text(max_size=8)
     | st.sampled_from(["stop", "tool_use", "message_start", "function_call", "response.completed"]),
@@ -145,10 +146,24 @@ JSON = st.recursive(
 )
 
 
+PARTS = (
+    *("cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "input_audio_tokens"),
+    *("output_audio_tokens", "input_image_tokens", "output_image_tokens"),
+)
+
+
 def check(facts: Any, kind: type) -> None:
-    """Facts, and nothing swallowed on the way to them."""
+    """Facts, nothing swallowed on the way to them, and counts that are counts."""
     assert type(facts) is kind
     assert dict(_guard.failures) == {}
+    usage = facts.usage if isinstance(facts, ResponseFacts) else None
+    if usage is not None:
+        for part in PARTS:
+            value = getattr(usage, part)
+            assert value is None or (type(value) is int and 0 <= value < 2**63), part
+        for total in ("input_tokens", "output_tokens"):  # may be sums of counts
+            value = getattr(usage, total)
+            assert value is None or (type(value) is int and value >= 0), total
 
 
 @settings(max_examples=300, deadline=None)

@@ -10,6 +10,17 @@ from clew import semconv
 from clew.facts import Usage
 from clew.pipeline.totals import Totals
 from clew.pricing import PENDING, Cost, Prices, compute
+from clew.semconv import (
+    COST_CACHE_READ_USD,
+    COST_CACHE_WRITE_USD,
+    COST_INPUT_USD,
+    COST_OUTPUT_USD,
+    COST_STATUS,
+    COST_USD,
+    PRICE_MODEL,
+    PRICE_SOURCE,
+    PRICE_VERSION,
+)
 
 if TYPE_CHECKING:
     from clew.pipeline.stamp import Segment
@@ -114,17 +125,17 @@ def totals_attributes(segment: Segment) -> dict[str, Any]:
 
 def add_cost(attributes: dict[str, Any], cost: Cost) -> None:
     """Add a cost as attributes; what is unknown has none."""
-    attributes[semconv.COST_STATUS] = cost.status
+    attributes[COST_STATUS] = cost.status
     if cost.usd is not None:
-        attributes[semconv.COST_USD] = cost.usd
+        attributes[COST_USD] = cost.usd
     if cost.input_usd is not None:
-        attributes[semconv.COST_INPUT_USD] = cost.input_usd
+        attributes[COST_INPUT_USD] = cost.input_usd
     if cost.output_usd is not None:
-        attributes[semconv.COST_OUTPUT_USD] = cost.output_usd
+        attributes[COST_OUTPUT_USD] = cost.output_usd
     if cost.cache_read_usd is not None:
-        attributes[semconv.COST_CACHE_READ_USD] = cost.cache_read_usd
+        attributes[COST_CACHE_READ_USD] = cost.cache_read_usd
     if cost.cache_write_usd is not None:
-        attributes[semconv.COST_CACHE_WRITE_USD] = cost.cache_write_usd
+        attributes[COST_CACHE_WRITE_USD] = cost.cache_write_usd
     if cost.tools_usd is not None:
         attributes[semconv.COST_TOOLS_USD] = cost.tools_usd
     if cost.list_usd is not None:
@@ -133,6 +144,6 @@ def add_cost(attributes: dict[str, Any], cost: Cost) -> None:
         attributes[semconv.COST_MISSING] = cost.missing
     price = cost.price
     if price is not None:
-        attributes[semconv.PRICE_SOURCE] = price.source
-        attributes[semconv.PRICE_VERSION] = price.version
-        attributes[semconv.PRICE_MODEL] = price.model
+        attributes[PRICE_SOURCE] = price.source
+        attributes[PRICE_VERSION] = price.version
+        attributes[PRICE_MODEL] = price.model
