@@ -21,7 +21,8 @@ import wrapt
 
 from clew._guard import guard, warn_once
 from clew.errors import ClewError
-from clew.taps import aiohttp, botocore, entries, httpx, inside
+from clew.taps import aiohttp, botocore, callables, entries, httpx, inside
+from clew.taps.places import Places
 
 _MISSING = object()
 _lock = threading.RLock()
@@ -53,28 +54,38 @@ class Patch(NamedTuple):
 
 
 _patches: list[Patch] = []
+_recorders: weakref.WeakSet[callables.Recorder] = weakref.WeakSet()
 _installed: dict[str, Callable[[], None]] = {}
 _hooked: set[str] = set()
 _active = False
 _found: dict[str, str] | None = None
 
 
-def instrument(client: Any = None) -> Any:
-    """Listen to every known HTTP client library, or to one client object.
+def instrument(client: Any = None, *, facts: Mapping[str, Any] | None = None) -> Any:
+    """Listen to every known HTTP client library, to one client object, or to a callable of yours.
 
     Libraries that are imported later are listened to when they are imported. Instrumenting again
     changes nothing.
 
     Args:
-        client: an SDK client or an HTTP client; None for all.
+        client: an SDK client or an HTTP client; with `facts`, a callable that calls a model; None
+            for all libraries.
+        facts: where the facts of a call of `client` stand: fact name to a path or a function.
+            What is said about the request (`model`, `max_tokens`, `messages`, `tools`, ...) is
+            looked up among the arguments by name, the rest (`finish_reason`, `input_tokens`,
+            `output_tokens`, `tool_calls`, ...) in the result or in the items of a stream.
+            `provider`, `operation` and `stream` are said as they are. For methods of an object
+            or a class: a mapping of method names to such mappings.
 
     Returns:
-        The client that was given.
+        The client that was given; for a callable, the callable to use instead.
 
     Raises:
-        ClewError: the client is of no kind that Clew knows.
+        ClewError: the client is of no kind that Clew knows, or `facts` is not understood.
     """
     global _active  # noqa: PLW0603 - one per process is what it is
+    if facts is not None:
+        return _instrument_callable(client, facts)
     if client is not None:
         _instrument_client(client)
         return client
@@ -101,7 +112,12 @@ def uninstrument(client: Any = None) -> None:
                 with guard("take a tap off"):
                     _installed.popitem()[1]()
             chosen = list(_patches)
+            for recorder in list(_recorders):
+                recorder.active = False
         else:
+            recorder = callables.recorder_of(client)
+            if recorder is not None:
+                recorder.active = False
             chosen = [one for one in _patches if one.client() is client]
         for patch in chosen:
             _patches.remove(patch)
@@ -164,6 +180,33 @@ def _patch_module(
         _patch(owner, method, wrapper)
 
 
+def _instrument_callable(target: Any, facts: Mapping[str, Any]) -> Any:
+    if not callables.methods(facts):
+        if not isinstance(target, type):
+            wrapped = callables.wrap(target, facts)
+            recorder = callables.recorder_of(wrapped)
+            if recorder is not None:
+                recorder.active = True
+                _recorders.add(recorder)
+            return wrapped
+        facts = {"__call__": facts}
+    for name, places in facts.items():
+        found = getattr(target, name, None)
+        if found is None or (isinstance(target, type) and not _has(target, name)):
+            kind = target if isinstance(target, type) else type(target)
+            raise ClewError(
+                f"{kind.__qualname__} has no method {name!r} to record: give facts as a mapping "
+                "of the names of the methods that call a model to facts"
+            )
+        if callables.recorder_of(found) is None:
+            _patch(target, name, callables.Recorder(found, Places(places)), target)
+    return target
+
+
+def _has(kind: type, name: str) -> bool:
+    return any(name in vars(base) for base in kind.__mro__ if base is not object)
+
+
 def _patch(owner: Any, name: str, function: Any, client: Any = None) -> None:
     with _lock:
         before = _own(owner, name)
@@ -173,7 +216,8 @@ def _patch(owner: Any, name: str, function: Any, client: Any = None) -> None:
         wrapper: Any = cast("Any", wrapt.FunctionWrapper)(original, function)
         if isinstance(owner, type):
             setattr(owner, name, wrapper)
-            _patches.append(Patch(lambda: owner, name, before, wrapper, _nothing))
+            whose = _nothing if client is None else _weak(client)
+            _patches.append(Patch(lambda: owner, name, before, wrapper, whose))
             return
         object.__setattr__(owner, name, wrapper)
         _patches[:] = [patch for patch in _patches if patch.owner() is not None]
