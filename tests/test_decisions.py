@@ -123,10 +123,14 @@ def test_a_subject_that_is_no_identifier_is_digested(
 
 async def test_async_blocks_and_errors(exported: CaptureExporter) -> None:
     """`async with` is the same, and a gate that crashes leaves its decision and its error."""
-    with pytest.raises(LookupError):
+
+    async def crash() -> None:
         async with clew.run("triage"), clew.decide("guardrail_input") as decision:
             decision.outcome = "deny"
             raise LookupError
+
+    with pytest.raises(LookupError):
+        await crash()
     (found,) = decisions(exported)
     assert found["clew.decision.outcome"] == "deny"
 

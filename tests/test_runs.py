@@ -396,7 +396,7 @@ async def test_tasks_belong_to_the_run_that_started_them(exported: CaptureExport
 
     run_ids = await asyncio.gather(*(one(number) for number in range(20)))
     spans = exported.by_name("execute_tool")
-    counts = {run_id: 0 for run_id in run_ids}
+    counts = dict.fromkeys(run_ids, 0)
     for span in spans:
         counts[uuid.UUID(int=span.context.trace_id)] += 1
     assert set(counts.values()) == {2}

@@ -82,5 +82,7 @@ def test_a_pair_that_is_none_is_named(text: str) -> None:
 
 def test_the_readme_lists_each_variable() -> None:
     """The table in the README is the table in the code, line by line."""
-    rows = re.findall(r"^\| `((?:OTEL|CLEW)_[A-Z_]+)` \| (.+?) \|", README.read_text(), re.M)
+    rows = re.findall(
+        r"^\| `((?:OTEL|CLEW)_[A-Z_]+)` \| (.+?) \|", README.read_text(), re.MULTILINE
+    )
     assert rows == [(variable.name, variable.meaning) for variable in VARIABLES]

@@ -46,12 +46,8 @@ def test_how_a_tool_fails_is_told_without_the_text(
     exported: CaptureExporter, error: BaseException, outcome: str, kind: str | None
 ) -> None:
     """Outcome and type of the exception are recorded, its text is not; it passes on unchanged."""
-    with pytest.raises(type(error)) as caught, clew.run("triage"):
-        try:
-            with clew.tool("search"):
-                raise error
-        finally:
-            pass
+    with pytest.raises(type(error)) as caught, clew.run("triage"), clew.tool("search"):
+        raise error
     assert caught.value is error
     (found,) = tools(exported)
     assert found["clew.tool.outcome"] == outcome

@@ -101,12 +101,15 @@ def test_a_stream_read_line_by_line(
     provider.add(Reply(text=("a", "b", "c"), event_delay=0.005))
     body = {**BODY, "stream": True, "stream_options": {"include_usage": True}}
     tracer = trace.get_tracer("app")
-    with clew.run("triage"), tracer.start_as_current_span("outer") as outer:
-        with keep(library.Client()).stream("POST", url(provider), json=body) as response:
-            lines = []
-            for line in response.iter_lines():
-                assert trace.get_current_span() is outer
-                lines.append(line)
+    with (
+        clew.run("triage"),
+        tracer.start_as_current_span("outer") as outer,
+        keep(library.Client()).stream("POST", url(provider), json=body) as response,
+    ):
+        lines = []
+        for line in response.iter_lines():
+            assert trace.get_current_span() is outer
+            lines.append(line)
     assert lines[-2] == "data: [DONE]"
     (found,) = rounds(exported)
     assert found["clew.stream.outcome"] == "complete"
@@ -123,10 +126,14 @@ async def test_an_async_stream_dropped_half_read(
     """Closed early by the caller: `closed`, no error, cost a lower bound."""
     clew.instrument()
     provider.add(Reply(text=tuple("abcdefgh"), event_delay=0.005))
-    async with clew.run("triage"), library.AsyncClient() as client:
-        async with client.stream("POST", url(provider), json={**BODY, "stream": True}) as response:
-            async for _ in response.aiter_lines():
-                break
+    body = {**BODY, "stream": True}
+    async with (
+        clew.run("triage"),
+        library.AsyncClient() as client,
+        client.stream("POST", url(provider), json=body) as response,
+    ):
+        async for _ in response.aiter_lines():
+            break
     (found,) = rounds(exported)
     assert found["clew.stream.outcome"] == "closed"
     (span,) = exported.by_name("chat")
