@@ -14,7 +14,6 @@ from clew import _guard
 from clew.settings import VARIABLES, Settings
 from clew.testing import CaptureExporter
 
-
 # Machines are slow at times; how long an example takes is not what these tests are about.
 hypothesis.settings.register_profile(
     "clew", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
