@@ -195,8 +195,10 @@ class HttpProvider(Provider):
     def refused(self, request: ChatRequest, response: Any) -> ProviderError:
         """Return the error of an answer whose status is none of success; its body has been read."""
         status, headers, body = response.status_code, response.headers, response.content
-        route = self.route(request, stream=False)
-        facts = route.dialect.response(body, max(status, 400), route, headers).error
+        facts = None
+        if status >= 400:
+            route = self.route(request, stream=False)
+            facts = route.dialect.response(body, status, route, headers).error
         error = self.error(
             errors.of_answer(status, facts),
             f"answered {status}",
