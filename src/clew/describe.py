@@ -43,17 +43,18 @@ _NO_REASON = (None,)
 _rules = semconv.RULES
 
 
-def _identifier(key: str) -> Identifier:
+def identifier_rule(key: str) -> Identifier:
+    """Return the rule of a key whose values are identifiers."""
     rule = _rules[key]
     assert isinstance(rule, Identifier)  # noqa: S101 - the table is ours
     return rule
 
 
-_fits_id = _identifier(RESPONSE_ID).fits
-_models = _identifier(RESPONSE_MODEL)
+_fits_id = identifier_rule(RESPONSE_ID).fits
+_models = identifier_rule(RESPONSE_MODEL)
 _known_models = _models.known
-_known_tiers = _identifier(RESPONSE_SERVICE_TIER).known
-_known_fingerprints = _identifier(RESPONSE_SYSTEM_FINGERPRINT).known
+_known_tiers = identifier_rule(RESPONSE_SERVICE_TIER).known
+_known_fingerprints = identifier_rule(RESPONSE_SYSTEM_FINGERPRINT).known
 
 
 def add_request(attributes: dict[str, Any], request: RequestFacts) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
-from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN, SpanContext, SpanKind
 
@@ -22,14 +21,24 @@ from clew.facts import (
 )
 from clew.pipeline.asked import Asked
 from clew.pipeline.late import Pending, add_cost, add_to_totals
+from clew.pipeline.light import LightSpan
 from clew.pipeline.runtime import Runtime
 from clew.pricing import PENDING, Cost, compute
-from clew.rules import OTHER
-from clew.spans import Node, error_type, is_cancellation
+from clew.rules import DROPPED, OTHER
+from clew.semconv import (
+    ATTEMPT_GROUPED,
+    ATTEMPTS,
+    REQUEST_BYTES,
+    REQUEST_MODEL,
+    ROUND,
+    SEQ,
+)
+from clew.spans import Agent, Node, error_type, is_cancellation
 from clew.tools import REGISTERED, infer, joined
 from clew.typing import Route
 
-_MODEL = semconv.RULES[semconv.REQUEST_MODEL].apply
+_models = describe.identifier_rule(REQUEST_MODEL)
+_known_models = _models.known
 _ERROR = semconv.RULES[semconv.ERROR_TYPE].apply
 UNKNOWN_COST = Cost(status="unknown")
 
@@ -107,7 +116,7 @@ class Round(Node):
         resend: int,
         hops: Hops | None = None,
     ) -> None:
-        super().__init__()
+        Node.__init__(self)
         self.route = route
         self.request = request
         self.grouped = grouped
@@ -140,43 +149,47 @@ class Round(Node):
     def _open(self, runtime: Runtime, born: Mapping[str, Any], request_bytes: int | None) -> None:
         here = context.current()
         node = self.parent_node = context.node_in(here)
-        agent = self.agent = node.agent if node is not None else None
-        request, route = self.request, self.route
+        agent = self.agent = None if node is None else node.agent
+        request, hops, name = self.request, self.hops, self.operation
         if request.tool_result_ids:
             here = self._answer(runtime, here, request.tool_result_ids)
-        attributes = dict(born)
-        if request_bytes is not None:
-            attributes[semconv.REQUEST_BYTES] = request_bytes
-        name = self.operation
-        if name != route.operation:
-            attributes[semconv.OPERATION] = name
-        model = request.model or route.model
-        if model is not None:
-            if _MODEL(model) is not model:
-                model = OTHER
-            attributes[semconv.REQUEST_MODEL] = model
-            name = f"{name} {model}"
+        attributes = {**born}
         if agent is not None:
             if self.counted:
                 self.seq, self.number = agent.segment.next_round(agent)
+                attributes = {**born, **agent.common, SEQ: self.seq, ROUND: self.number}
             else:
-                self.seq = agent.segment.next_seq()
-                if self.hops is not None:
-                    self.number = self.hops.number
-            if self.number is not None:
-                attributes[semconv.ROUND] = self.number
-            attributes[semconv.SEQ] = self.seq
-            attributes.update(agent.common)
+                self._take_seq(agent, attributes)
             if request.tools:
                 agent.offered.update(request.tools)
-        if self.hops is not None:
-            self.hops.started, self.hops.number = True, self.number
-            if self.hops.index is not None:
-                attributes[semconv.PROVIDER_HOP] = self.hops.index
-        around = trace.get_current_span(here)
+        if request_bytes is not None:
+            attributes[REQUEST_BYTES] = request_bytes
+        if request.operation is not None:
+            attributes[semconv.OPERATION] = name
+        model = request.model or self.route.model
+        if model is not None:
+            if model not in _known_models and _models.apply(model) is DROPPED:
+                model = OTHER
+            attributes[REQUEST_MODEL] = model
+            name = f"{name} {model}"
+        if hops is not None:
+            hops.started, hops.number = True, self.number
+            if hops.index is not None:
+                attributes[semconv.PROVIDER_HOP] = hops.index
+        around = context.span_in(here)
         if node is None or around is not node.span:
             runtime.folds.fold(around.get_span_context().span_id)
-        self._start(runtime, name, attributes, kind=SpanKind.CLIENT, parent=here)
+        self._start(runtime, name, attributes, kind=SpanKind.CLIENT, parent=here, around=around)
+
+    def _take_seq(self, agent: Agent, attributes: dict[str, Any]) -> None:
+        """Take the identity of a call that is no round, or of a further hop of one."""
+        self.seq = agent.segment.next_seq()
+        attributes.update(agent.common)
+        attributes[SEQ] = self.seq
+        if self.hops is not None:
+            self.number = self.hops.number
+            if self.number is not None:
+                attributes[ROUND] = self.number
 
     def _answer(self, runtime: Runtime, here: Context, call_ids: Sequence[str]) -> Context:
         """Add the tool calls that this request shows to have been executed; find its trace.
@@ -229,16 +242,14 @@ class Round(Node):
         cost = self._cost(runtime, ending)
         if runtime.metrics is not None:
             runtime.metrics.round_ended(self, ending, cost, failure)
-        attributes: dict[str, Any] = {}
-        if self.span.is_recording():
-            attributes[semconv.ATTEMPTS] = self.attempts or 1
-            attributes[semconv.ATTEMPT_GROUPED] = self.grouped
-            if self.wait_ns:
-                attributes[semconv.ATTEMPT_WAIT_MS] = self.wait_ns / 1e6
-            if self.resend:
-                attributes[semconv.HTTP_RESEND_COUNT] = self.resend
-            if self.route.stream:
-                attributes[semconv.REQUEST_STREAM] = True
+        span = self.span
+        # A light span's attributes are written into: one dict less to build and to copy.
+        attributes = span.raw_attributes() if type(span) is LightSpan else {}
+        if span.is_recording():
+            attributes[ATTEMPTS] = self.attempts or 1
+            attributes[ATTEMPT_GROUPED] = self.grouped
+            if self.wait_ns or self.resend or self.route.stream:
+                self._add_rare(attributes)
             describe.add_request(attributes, self.request)
             describe.add_response(attributes, ending)
             add_cost(attributes, cost)
@@ -251,26 +262,43 @@ class Round(Node):
                 describe.add_tool_calls(
                     attributes, response.tool_calls, offered, REGISTERED, runtime.digests
                 )
-        end_ns = ending.end_ns or self.now_ns()
+        end_ns = ending.end_ns
         if response.tool_calls:
+            end_ns = end_ns or self.now_ns()
             self._ask(runtime, response.tool_calls, end_ns)
         self._end_with(attributes, failed=failure is not None, end_ns=end_ns)
         if runtime.observers:
             runtime.observe(self._record(ending, cost, failure))
 
+    def _add_rare(self, attributes: dict[str, Any]) -> None:
+        """Add what is remarkable about how the request was sent."""
+        if self.wait_ns:
+            attributes[semconv.ATTEMPT_WAIT_MS] = self.wait_ns / 1e6
+        if self.resend:
+            attributes[semconv.HTTP_RESEND_COUNT] = self.resend
+        if self.route.stream:
+            attributes[semconv.REQUEST_STREAM] = True
+
     def _cost(self, runtime: Runtime, ending: Ending) -> Cost:
         """Price the round, and add it to the totals of its run."""
-        usage = ending.response.usage
+        response, route = ending.response, self.route
+        usage = response.usage
         cost, late = UNKNOWN_COST, None
         if usage is not None:
-            cost, late = self._price(runtime, ending, usage)
-        if self.agent is not None and (self.counted or usage is not None):
-            segment = self.agent.segment
+            models = (response.model, self.request.model or route.model)
+            price = runtime.prices.find_for(route.provider, *models, response.service_tier)
+            complete = ending.outcome is None or ending.outcome == "complete"
+            if price is PENDING:
+                late = self._price_later(runtime, response, usage, models, complete=complete)
+            else:
+                cost = compute(price, usage, complete=complete)
+        agent = self.agent
+        if agent is not None and (self.counted or usage is not None):
+            segment, hops = agent.segment, self.hops
             with segment.lock:
                 totals = segment.totals
                 if usage is not None:
                     totals.add_usage(usage)
-                    hops = self.hops
                     if self.counted or (hops is not None and not hops.with_usage):
                         totals.rounds_without_usage -= 1
                     if hops is not None:
@@ -281,24 +309,25 @@ class Round(Node):
                     segment.pending.append(late)
         return cost
 
-    def _price(self, runtime: Runtime, ending: Ending, usage: Usage) -> tuple[Cost, Pending | None]:
-        response, route = ending.response, self.route
-        complete = ending.outcome is None or ending.outcome == "complete"
-        models = (response.model, self.request.model or route.model)
-        tier = response.service_tier
-        price = runtime.prices.find_for(route.provider, models[0], models[1], tier)
-        if price is not PENDING:
-            return compute(price, usage, complete=complete), None
+    def _price_later(
+        self,
+        runtime: Runtime,
+        response: ResponseFacts,
+        usage: Usage,
+        models: tuple[str | None, str | None],
+        *,
+        complete: bool,
+    ) -> Pending:
         late = self.late = Pending(
-            provider=route.provider,
+            provider=self.route.provider,
             models=models,
-            tier=tier,
+            tier=response.service_tier,
             usage=usage,
             complete=complete,
             segment=self.agent.segment if self.agent is not None else None,
         )
         runtime.late.add_round(self.span.get_span_context().span_id, late)
-        return UNKNOWN_COST, late
+        return late
 
     def _record(self, ending: Ending, cost: Cost, failure: str | None) -> RoundRecord:
         span = self.span.get_span_context()
@@ -317,6 +346,8 @@ class Round(Node):
 
 def _failure(ending: Ending) -> str | None:
     """Return `error.type`: the provider's own type or code, an exception's class, or a status."""
+    if ending.error is None and ending.outcome is None and ending.response.error is None:
+        return None if ending.status is None or ending.status < 400 else str(ending.status)
     if ending.outcome in ("closed", "abandoned", "held"):
         return None
     if ending.error is not None and is_cancellation(ending.error):

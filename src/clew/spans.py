@@ -144,19 +144,22 @@ class Node:
         *,
         kind: SpanKind,
         parent: Context | None = None,
+        around: Span | None = None,
         links: Sequence[Link] = (),
         start_ns: int | None = None,
     ) -> None:
+        """Start the span; `around` is the span that is current in `parent`, where it is at hand."""
         self.runtime = runtime
         if runtime.unsettled:
             runtime.settle()
         self.start_ns = start_ns or time.time_ns()
         self._perf = time.perf_counter_ns()
         try:
-            light, span = runtime.light, None
-            if light is not None:
-                around = context.span_in(context.current() if parent is None else parent)
-                span = light.start(name, around, kind, attributes, self.start_ns, links)
+            span = None
+            if runtime.light is not None:
+                if around is None:
+                    around = context.span_in(context.current() if parent is None else parent)
+                span = runtime.light.start(name, around, kind, attributes, self.start_ns, links)
             if span is None:
                 span = runtime.tracer.start_span(
                     name,
@@ -218,15 +221,17 @@ class Node:
         if self.decisions:
             attributes[semconv.DECISIONS] = self.decisions
             attributes[semconv.DENIALS] = self.denials
+        if end_ns is None:
+            end_ns = self.start_ns + time.perf_counter_ns() - self._perf
         try:
-            if isinstance(span, LightSpan):
-                span.finish(attributes, end_ns or self.now_ns(), failed=failed)
+            if type(span) is LightSpan:
+                span.finish(attributes, end_ns, failed=failed)
             else:
                 if span.is_recording():
                     span.set_attributes(attributes)
                     if failed:
                         span.set_status(StatusCode.ERROR)
-                span.end(end_ns or self.now_ns())
+                span.end(end_ns)
         except Exception:
             record_failure("end a span")
         if self.agent is not None:
