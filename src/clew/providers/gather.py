@@ -66,8 +66,8 @@ class ThinkTags:
         if self._state == "start":
             opened = held.lstrip()
             if opened.startswith(_OPENING):
-                self._state = "thinking"
-                held = opened[len(_OPENING) :].lstrip("\n")
+                self._state = "opened"
+                held = opened[len(_OPENING) :]
             elif _OPENING.startswith(opened):
                 self._held = held
                 return
@@ -75,6 +75,11 @@ class ThinkTags:
                 self._state = "text"
                 yield "text", held
                 return
+        if self._state == "opened":
+            held = held.lstrip("\n")
+            if not held:
+                return
+            self._state = "thinking"
         if self._state == "thinking":
             before, closed, held = held.partition(_CLOSING)
             if not closed:
