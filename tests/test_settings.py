@@ -37,6 +37,7 @@ def test_the_environment_fills_each_setting() -> None:
         "CLEW_PROPAGATE_TO": ("A.local, b.local", frozenset({"a.local", "b.local"})),
         "CLEW_MODEL_ALIASES": ("gpt-prod=openai/gpt-4o", {"gpt-prod": "openai/gpt-4o"}),
         "CLEW_PRICES_FILE": ("/tmp/prices.json", Path("/tmp/prices.json")),  # noqa: S108
+        "CLEW_ALLOW_LIST": ("/etc/clew/list.yaml", Path("/etc/clew/list.yaml")),
         "CLEW_DATA_DIR": ("/var/clew", Path("/var/clew")),
         "CLEW_STREAM_IDLE_SECONDS": ("1.5", 1.5),
         "CLEW_SEAL_GRACE_SECONDS": ("0", 0.0),

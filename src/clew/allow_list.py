@@ -6,10 +6,15 @@ and one for resources. An empty list passes nothing.
 
 from __future__ import annotations
 
+import importlib
+import json
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
 
+from clew import rule_data
+from clew.errors import ConfigurationError, MissingExtraError
 from clew.rules import (
     DROPPED,
     OTHER,
@@ -18,6 +23,7 @@ from clew.rules import (
     Flag,
     Hex,
     Identifier,
+    KeyedDigest,
     Number,
     Opaque,
     Rule,
@@ -34,11 +40,14 @@ __all__ = [
     "Flag",
     "Hex",
     "Identifier",
+    "KeyedDigest",
     "Number",
     "Opaque",
     "Rule",
     "Uuid",
 ]
+
+_LARGEST_FILE: Final = 4 * 1024 * 1024
 
 
 class AllowList:
@@ -76,6 +85,62 @@ class AllowList:
             {**self.spans, **(spans or {})}, resource={**self.resource, **(resource or {})}
         )
 
+    def bound(self, digest: Callable[[str], str] | None) -> AllowList:
+        """Return a list whose keyed digests are made by `digest`; by nothing, they drop."""
+        return AllowList(_bound(self.spans, digest), resource=_bound(self.resource, digest))
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the whole list as plain data, from which `from_data` makes an equal list.
+
+        Raises:
+            ConfigurationError: a rule of your own making cannot be written as data.
+        """
+        return {
+            "version": 1,
+            "spans": {key: rule_data.to_data(rule) for key, rule in self.spans.items()},
+            "resource": {key: rule_data.to_data(rule) for key, rule in self.resource.items()},
+        }
+
+    @classmethod
+    def from_data(cls, data: Any) -> AllowList:
+        """Return the list that some data says: exactly its keys, nothing of the default list.
+
+        Args:
+            data: `{"version": 1, "spans": {key: rule}, "resource": {key: rule}}`; each part may
+                be absent. See `clew.rule_data` for rules.
+
+        Raises:
+            ConfigurationError: the data is not a list; the message says where.
+        """
+        if not isinstance(data, Mapping):
+            raise ConfigurationError("an allow-list is a mapping with `spans` and `resource`")
+        parts = cast("Mapping[Any, Any]", data)
+        unknown = [str(name) for name in parts if name not in ("version", "spans", "resource")]
+        if unknown:
+            raise ConfigurationError(
+                f"an allow-list has no part {unknown[0]!r}; write keys under `spans` or `resource`"
+            )
+        if parts.get("version", 1) != 1:
+            raise ConfigurationError(f"version {parts['version']!r} is unknown; this one reads 1")
+        return cls(_rules_of(parts, "spans"), resource=_rules_of(parts, "resource"))
+
+    @classmethod
+    def read(cls, path: Path) -> AllowList:
+        """Read a list from a file: YAML where its name ends in .yaml or .yml, else JSON.
+
+        Raises:
+            ConfigurationError: the file cannot be read, or is no list.
+            MissingExtraError: it is YAML and PyYAML is not installed.
+        """
+        try:
+            if path.stat().st_size > _LARGEST_FILE:
+                raise ConfigurationError(f"{path} is larger than {_LARGEST_FILE} bytes")
+            return cls.from_data(_load(path))
+        except OSError as error:
+            raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{path}: {error}") from None
+
     def keep(self, attributes: Mapping[str, Any], dropped: Counter[str]) -> dict[str, Any]:
         """Return the attributes that may leave; count the others in `dropped`, by rule name."""
         return _keep(self.spans, attributes, dropped)
@@ -87,12 +152,60 @@ class AllowList:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, AllowList):
             return NotImplemented
-        return self.spans == other.spans and self.resource == other.resource
+        if self.spans == other.spans and self.resource == other.resource:
+            return True
+        try:
+            return self.to_data() == other.to_data()
+        except ConfigurationError:
+            return False
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"AllowList({len(self.spans)} span keys, {len(self.resource)} resource keys)"
+
+
+def _load(path: Path) -> Any:
+    data = path.read_bytes()
+    if path.suffix.lower() not in (".yaml", ".yml"):
+        try:
+            return json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise ConfigurationError(f"this is no JSON ({error})") from None
+    try:
+        yaml: Any = importlib.import_module("yaml")
+    except ImportError:
+        raise MissingExtraError("An allow-list in YAML", "yaml") from None
+    try:
+        return yaml.safe_load(data)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"this is no YAML ({error})") from None
+
+
+def _bound(rules: Mapping[str, Rule], digest: Callable[[str], str] | None) -> dict[str, Rule]:
+    return {key: _bind(rule, digest) for key, rule in rules.items()}
+
+
+def _bind(rule: Rule, digest: Callable[[str], str] | None) -> Rule:
+    if isinstance(rule, KeyedDigest):
+        return KeyedDigest(digest)
+    if isinstance(rule, Each) and isinstance(rule.rule, (KeyedDigest, Each)):
+        return Each(_bind(rule.rule, digest), max_items=rule.max_items, fill=rule.fill)
+    return rule
+
+
+def _rules_of(data: Mapping[Any, Any], part: str) -> dict[str, Rule]:
+    given = data.get(part)
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise ConfigurationError(f"`{part}` of an allow-list is a mapping from key to rule")
+    rules: dict[str, Rule] = {}
+    for key, rule in cast("Mapping[Any, Any]", given).items():
+        if not isinstance(key, str) or not 1 <= len(key) <= 256:
+            raise ConfigurationError(f"{key!r} in `{part}` is not an attribute key")
+        rules[key] = rule_data.from_data(rule, key)
+    return rules
 
 
 def _keep(

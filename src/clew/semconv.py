@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from clew.rules import Closed, Each, Flag, Hex, Identifier, Number, Opaque, Rule, Uuid
+from clew.rules import Closed, Each, Flag, Hex, Identifier, KeyedDigest, Number, Opaque, Rule, Uuid
 
 CONTRACT_VERSION: Final = "1"
 SCOPE: Final = "clew"
@@ -438,6 +438,7 @@ FOREIGN_RULES: Final[dict[str, Rule]] = {
     "db.operation.name": _name,
     "db.system": _name,
     "db.system.name": _name,
+    "enduser.id": KeyedDigest(),
     "http.method": Identifier(16),
     "http.request.method": Identifier(16),
     "http.status_code": Number(100, 999),
@@ -456,6 +457,7 @@ FOREIGN_RULES: Final[dict[str, Rule]] = {
     "session.id": _id,
     "thread.id": Number(0),
     "url.scheme": Identifier(16),
+    "user.id": KeyedDigest(),
 }
 """Keys of other instrumentations that carry no content, so that their spans stay readable."""
 

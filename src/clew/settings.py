@@ -39,6 +39,7 @@ VARIABLES: Final = (
     Variable("CLEW_MODEL_ALIASES", "model_aliases", "`name=model` pairs for prices"),
     Variable("CLEW_PRICES_FILE", "prices_file", "a price file of your own (JSON)"),
     Variable("CLEW_DIGEST_KEY", "digest_key", "secret key for digests"),
+    Variable("CLEW_ALLOW_LIST", "allow_list_file", "a file that adds keys to the allow-list"),
     Variable("CLEW_DATA_DIR", "data_dir", "folder of the local store"),
     Variable("CLEW_STREAM_IDLE_SECONDS", "stream_idle_s", "an idle stream is `held` after this"),
     Variable(
@@ -92,6 +93,19 @@ class Settings(BaseModel):
     seal_grace_s: float = Field(default=5, ge=0)
     shutdown_s: float = Field(default=5, gt=0)
     allow_list: AllowList = Field(default_factory=AllowList.default)
+    allow_list_file: Path | None = None
+    """A file (YAML or JSON) whose keys are added to `allow_list`, or replace rules in it."""
+
+    def effective_allow_list(self) -> AllowList:
+        """Return the allow-list with what the file adds to it.
+
+        Raises:
+            ConfigurationError: the file cannot be read, or is no list.
+        """
+        if self.allow_list_file is None:
+            return self.allow_list
+        added = AllowList.read(self.allow_list_file)
+        return self.allow_list.extended(added.spans, resource=added.resource)
 
     @classmethod
     def from_environment(

@@ -88,6 +88,8 @@ def _start(
     span_exporters: Sequence[SpanExporter] | None,
     tracer_provider: trace.TracerProvider | None,
 ) -> None:
+    digests = runtime.digests_of(settings)
+    allow_list = settings.effective_allow_list().bound(lambda text: digests.get().of(text))
     provider, own = _provider(settings, tracer_provider)
     chosen = span_exporters
     if chosen is None:
@@ -96,7 +98,7 @@ def _start(
     # configuration is put on the exported copies.
     resource = _resource(settings)
     instance = provider.resource.attributes.get("service.instance.id")
-    filter_ = Filter(settings.allow_list, resource.attributes if own else {}, instance is None)
+    filter_ = Filter(allow_list, resource.attributes if own else {}, instance is None)
     exporting = Exporting(filter_, Fanout(chosen))
     worker = Worker(
         exporting,
@@ -116,7 +118,9 @@ def _start(
     if not own:
         with guard("give the tracer Clew's ids"):
             tracer.id_generator = RunIdGenerator()  # type: ignore[attr-defined]
-    started = Runtime(tracer=tracer, settings=settings, prices=prices, worker=worker)
+    started = Runtime(
+        tracer=tracer, settings=settings, prices=prices, worker=worker, digests=digests
+    )
     exporting.runtime = started
     if metered is not None:
         started.metrics = Metrics(started, metered, filter_=filter_, fanout=exporting.fanout)

@@ -143,3 +143,32 @@ def _is_class(value: str) -> bool:
         return module in _LIBRARIES
     found = getattr(builtins, value, None)
     return isinstance(found, type) and issubclass(found, BaseException)
+
+
+MEANINGS: Final = {
+    semconv.AGENT_NAME: f"identifier, at most {MAX_VALUES} values",
+    semconv.TENANT: "one of CLEW_METRIC_TENANTS",
+    semconv.OPERATION: "closed_set",
+    semconv.PROVIDER: f"identifier, at most {MAX_VALUES} values",
+    semconv.REQUEST_MODEL: f"identifier, at most {MAX_VALUES} values",
+    semconv.RESPONSE_MODEL: f"identifier, at most {MAX_VALUES} values",
+    semconv.TOOL_NAME: f"a tool registered in code, at most {MAX_VALUES} values",
+    semconv.TOOL_OUTCOME: "closed_set",
+    semconv.ERROR_TYPE: "a status, a known word, or the class of a known library",
+    semconv.STREAM_OUTCOME: "closed_set",
+    semconv.RUN_STATUS: "closed_set",
+    semconv.RUN_TERMINATION_REASON: "closed_set",
+    semconv.COST_STATUS: "closed_set",
+    semconv.TOKEN_TYPE: "closed_set",
+    semconv.METRIC_TOKEN_TYPE: "closed_set",
+    semconv.ATTEMPT_OUTCOME: "closed_set",
+    semconv.DECISION_GATE: "closed_set",
+    semconv.DECISION_OUTCOME: "closed_set",
+    semconv.DECISION_ENFORCED: "flag",
+    semconv.DECISION_REASON: "one of CLEW_METRIC_REASONS",
+    semconv.BUDGET_NAME: f"identifier, at most {MAX_VALUES} values",
+    semconv.BUDGET_UNIT: "closed_set",
+    semconv.PIPELINE_SIGNAL: "closed_set",
+    semconv.PRIVACY_RULE: f"identifier, at most {MAX_VALUES} values",
+}
+"""What each label of a metric may hold; any other value becomes `_OTHER`."""

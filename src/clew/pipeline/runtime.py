@@ -59,7 +59,13 @@ class Runtime:
     """
 
     def __init__(
-        self, *, tracer: Tracer, settings: Settings, prices: Prices, worker: Worker
+        self,
+        *,
+        tracer: Tracer,
+        settings: Settings,
+        prices: Prices,
+        worker: Worker,
+        digests: LazyDigests | None = None,
     ) -> None:
         self.tracer = tracer
         self.settings = settings
@@ -70,8 +76,7 @@ class Runtime:
         self.folds = Folds()
         self.loose = AskedCalls(_LOOSE_CALLS)
         """Tool calls asked for outside a run."""
-        key = settings.digest_key
-        self.digests = LazyDigests(key.get_secret_value() if key else None, settings.data_dir)
+        self.digests = digests or digests_of(settings)
         self.observers: list[Observer] = []
         self.light: LightSpans | None = None
         """Makes our spans where the provider is Clew's own."""
@@ -129,6 +134,12 @@ class Runtime:
         for observer in self.observers:
             with guard("tell an observer"):
                 observer(record)
+
+
+def digests_of(settings: Settings) -> LazyDigests:
+    """Return the digests that settings ask for; the key is found when the first is made."""
+    key = settings.digest_key
+    return LazyDigests(key.get_secret_value() if key else None, settings.data_dir)
 
 
 _current: Runtime | None = None
