@@ -5,10 +5,14 @@
     ├── RunIdError           a run id is nil or malformed
     ├── RunReferenceError    a run reference cannot be read
     ├── MissingExtraError    an optional part is not installed
-    └── StoreError           the local store cannot be used
+    ├── StoreError           the local store cannot be used
+    ├── PolicyDenied         a gate denied a model call or a tool call
+    ├── ApprovalRequired     a gate wants somebody's approval first
+    └── ApprovalRefused      an approval or its denial was not accepted
 
 Telemetry itself never raises: these appear only where the caller asked for something
-that cannot be done, before anything has started.
+that cannot be done, before anything has started, and where gates that the caller has
+configured are enforced. None of them carries content.
 """
 
 from __future__ import annotations
@@ -42,3 +46,55 @@ class MissingExtraError(ClewError, ImportError):
 
 class StoreError(ClewError):
     """The local store is full, locked, corrupt, or newer than this program."""
+
+
+class PolicyDenied(ClewError):  # noqa: N818 - a verdict, not a fault
+    """A gate denied a model call or a tool call; it did not happen."""
+
+    def __init__(self, gate: str, reason: str, decision_id: str = "") -> None:
+        super().__init__(f"the gate {gate!r} denied this: {reason}")
+        self.gate = gate
+        """Name of the gate that denied."""
+        self.reason = reason
+        """A code, never prose."""
+        self.decision_id = decision_id
+        """`clew.decision.id` of the decision; empty where none was recorded."""
+
+    def __reduce__(self) -> tuple[type[PolicyDenied], tuple[str, str, str]]:
+        return type(self), (self.gate, self.reason, self.decision_id)
+
+
+class ApprovalRequired(ClewError):  # noqa: N818
+    """A gate wants an approval before a model call or a tool call; it did not happen."""
+
+    def __init__(
+        self,
+        gate: str,
+        reason: str,
+        decision_id: str = "",
+        *,
+        approval_id: str | None = None,
+        reference: str | None = None,
+    ) -> None:
+        super().__init__(f"the gate {gate!r} requires an approval: {reason}")
+        self.gate = gate
+        """Name of the gate that requires it."""
+        self.reason = reason
+        """A code, never prose."""
+        self.decision_id = decision_id
+        """`clew.decision.id` of the decision; empty where none was recorded."""
+        self.approval_id = approval_id
+        """Id of the pending approval, where the gate keeps one."""
+        self.reference = reference
+        """What `clew.resume` continues the run with; None outside a run."""
+
+
+class ApprovalRefused(ClewError):  # noqa: N818
+    """An approval, or its denial, was not accepted; nothing has changed."""
+
+    def __init__(self, approval_id: str, reason: str) -> None:
+        super().__init__(f"the approval {approval_id} cannot be decided so: {reason}")
+        self.approval_id = approval_id
+        self.reason = reason
+        """A code: `unknown`, `not_pending`, `not_permitted`, `four_eyes`, `digest_mismatch`
+        or `cannot_execute`."""

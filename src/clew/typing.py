@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
-from clew.facts import RequestFacts, ResponseFacts
+from msgspec import Struct
+
+from clew.actors import Actor
+from clew.facts import RequestFacts, ResponseFacts, Usage
 
 
 class Route(NamedTuple):
@@ -61,4 +64,166 @@ class Dialect(Protocol):
 
     def stream(self, route: Route, content_type: str) -> StreamReader:
         """Return a reader for a streamed answer of this dialect."""
+        ...
+
+
+ProposalKind = Literal["model_call", "model_input", "model_output", "tool_call"]
+VerdictOutcome = Literal["allow", "deny", "require_approval", "redact", "retry"]
+GateMode = Literal["enforce", "observe"]
+
+
+class Spent(Struct, frozen=True, kw_only=True):
+    """What a run has used until now, earlier segments included."""
+
+    rounds: int = 0
+    tool_calls: int = 0
+    tokens: int = 0
+    """Input and output tokens that were reported."""
+    cost_usd: float = 0.0
+    """The sum of the known costs: a lower bound where some are unknown."""
+
+
+class PendingCall(Struct, frozen=True, kw_only=True):
+    """One tool call of a turn that has not been executed yet."""
+
+    name: str
+    id: str | None = None
+    arguments: bytes | None = None
+    """The arguments, for gates alone: never exported; None when they are not known."""
+    effect: str | None = None
+    """`read_only`, `idempotent_write` or `non_idempotent_write`."""
+
+    def __repr__(self) -> str:
+        return f"PendingCall(name={self.name!r}, id={self.id!r}, effect={self.effect!r})"
+
+
+class Proposal(Struct, frozen=True, kw_only=True):
+    """What is about to happen, as a gate sees it. None means unknown or not applicable."""
+
+    kind: ProposalKind
+    number: int
+    """Tells the proposals of this process apart: what is reserved for one is settled by it."""
+    run_id: str | None = None
+    agent: str | None = None
+    actor: Actor | None = None
+    configuration: str | None = None
+    tenant: str | None = None
+    reference: Callable[[], str] | None = None
+    """Returns the reference that resumes the run; None outside a run."""
+    provider: str | None = None
+    """`gen_ai.provider.name`."""
+    host: str | None = None
+    """Host, with its port where that is not the scheme's own."""
+    model: str | None = None
+    operation: str | None = None
+    stream: bool = False
+    offered: tuple[str, ...] = ()
+    """Names of the tools that a model call offers."""
+    request_bytes: int | None = None
+    max_output_tokens: int | None = None
+    planned_input_tokens: int | None = None
+    """An estimate by size: a quarter of the bytes of the request."""
+    planned_cost: Callable[[int, int], float | None] | None = None
+    """Prices planned input and output tokens in US dollars; None: there is no price."""
+    spent: Spent = Spent()
+    """What the run has used until now."""
+    tool: str | None = None
+    registered: bool = False
+    """Whether the tool's name was given in code, and not only chosen by a model."""
+    call_id: str | None = None
+    effect: str | None = None
+    arguments_bytes: int | None = None
+    turn: tuple[PendingCall, ...] = ()
+    """The tool calls that are decided on together, this one included."""
+    executing: bool = False
+    """True where an allowed tool call is executed at once, False where a turn is looked at."""
+    data_class: str | None = None
+    """The strictest class of what the run says that went into its prompts."""
+    source: str | None = None
+    """Which source that class is of."""
+    trust_zone: str | None = None
+    """The zone of the provider."""
+    content: Callable[[], bytes | None] | None = None
+    """Returns the body of the request or the answer, or the arguments of the tool call, as JSON;
+    None where it is not in memory. For guardrails: a gate that does not call it sees no content."""
+
+    @property
+    def subject(self) -> str | None:
+        """What is decided on: the tool, or else the model."""
+        return self.tool or self.model
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """What a gate says about a proposal."""
+
+    outcome: VerdictOutcome
+    reason: str | None = None
+    """A code (identifier), never prose."""
+    policy: str | None = None
+    policy_version: str | None = None
+    subject: str | None = None
+    """What was decided on, where it is not the proposal's tool or model."""
+    by: str = "policy"
+    """`policy`, `self`, `second_person`, `initiator_unknown` or `unresolved`."""
+    replacement: bytes | None = None
+    """The whole new body, of a `redact`."""
+    approval_id: str | None = None
+    """The pending approval, of a `require_approval`."""
+    actor: str | None = None
+    """Id of the person who decided, if one did; exported as a keyed digest only."""
+    proposed_ns: int | None = None
+    """When that person was asked (ns since the epoch), if not now."""
+    decided_ns: int | None = None
+    """When that person decided (ns since the epoch), if not now."""
+    enforced: bool = True
+    """False for a finding that the gate only observes, whatever its mode is."""
+
+
+ALLOW = Verdict(outcome="allow")
+
+
+class Settlement(Struct, frozen=True, kw_only=True):
+    """How a proposal that was allowed has ended."""
+
+    usage: Usage | None = None
+    cost_usd: float | None = None
+    failed: bool = False
+    cancelled: bool = False
+    """True where the caller stopped the work; then nothing is said about the provider."""
+    status: int | None = None
+    """HTTP status of the last attempt."""
+    duration_s: float = 0.0
+
+
+class Gate(Protocol):
+    """Looks at what is about to happen, and says whether it may.
+
+    A gate may have more: `acheck(proposal)`, awaited instead of `check` in asynchronous code;
+    `settle(proposal, settlement)`, called when what it allowed has ended; `release(proposal)`,
+    called when what it allowed did not happen after all; `rank`, by which gates are ordered
+    (cheap ones first, 50 if absent). `check` may be called from several threads at once.
+    """
+
+    @property
+    def name(self) -> str:
+        """The gate's name on its decisions: an identifier."""
+        ...
+
+    @property
+    def mode(self) -> GateMode:
+        """`enforce`, or `observe`: recorded, and nothing is stopped."""
+        ...
+
+    @property
+    def mandatory(self) -> bool:
+        """Whether a crash of the gate denies (`gate_error`) instead of allowing."""
+        ...
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of proposal that it looks at."""
+        ...
+
+    def check(self, proposal: Proposal) -> Verdict | None:
+        """Decide. None says nothing and records nothing."""
         ...
