@@ -1,9 +1,9 @@
 """Put the taps on HTTP client libraries, SDKs and frameworks, and take them off again.
 
 A tap is a module with `PATCHES`: for each module that it listens for, which methods of which
-classes it wraps. A tap that listens through a public hook instead has `install(module)`, which
-returns what undoes it. Other packages bring taps by the entry point group `clew.taps`: the name is
-the module to wait for, the value the tap.
+classes it wraps; or with `patches(module)`, which returns them. A tap that listens through a public
+hook has `install(module)` instead, which returns what undoes it. Other packages bring taps by the
+entry point group `clew.taps`: the name is the module to wait for, the value the tap.
 """
 
 from __future__ import annotations
@@ -35,9 +35,14 @@ _MODULES: Mapping[str, Sequence[tuple[str, str, Any]]] = {
     **botocore.PATCHES,
     **entries.PATCHES,
 }
-"""Modules with something to tap, and what: class, method, wrapper."""
+"""Modules with something to tap, and what: class (none for a function), name, wrapper."""
 
-_TAPS: Mapping[str, str] = {}
+_TAPS: Mapping[str, str] = {
+    "mcp.client.session": "clew.taps.mcp",
+    "mcp.client.sse": "clew.taps.mcp",
+    "mcp.client.streamable_http": "clew.taps.mcp",
+    "mcp.shared.jsonrpc_dispatcher": "clew.taps.mcp",
+}
 """Modules with something to tap, and the tap, which is loaded when the module is there."""
 
 
@@ -156,7 +161,8 @@ def _listen_to(module: ModuleType) -> None:
     patches = _MODULES.get(name)
     if patches is None:
         tap = importlib.import_module(_taps()[name])
-        patches = getattr(tap, "PATCHES", {}).get(name, ())
+        chosen = getattr(tap, "patches", None)
+        patches = chosen(module) if chosen else getattr(tap, "PATCHES", {}).get(name, ())
         install = getattr(tap, "install", None)
         if install is not None and _installed.setdefault(name, _nothing) is _nothing:
             _installed[name] = install(module)
@@ -169,7 +175,7 @@ def _patch_module(
     for class_name, method, wrapper in patches:
         if method == but:
             continue
-        owner = getattr(module, class_name, None)
+        owner = getattr(module, class_name, None) if class_name else module
         if owner is None or not hasattr(owner, method):
             warn_once(
                 f"find {module.__name__}.{class_name}.{method}",

@@ -55,6 +55,11 @@ class ToolCall(Node):
         self.arguments_bytes: int | None = None
         self.result_bytes: int | None = None
 
+    @property
+    def name(self) -> str | None:
+        """The tool's name, as it was given."""
+        return self._name
+
     def __call__(self, function: F) -> F:
         """Record each execution of `function` as a call of this tool."""
         name = self._name or function.__name__
