@@ -18,7 +18,7 @@ from opentelemetry.context import Context
 
 from clew import semconv
 from clew._guard import guard, record_failure
-from clew.context import node_in
+from clew.context import SPAN, current, node_in
 from clew.dialects import recognise
 from clew.facts import RequestFacts
 from clew.pipeline.runtime import Runtime
@@ -41,7 +41,8 @@ _SUPPRESS_HTTP: str = getattr(
     otel_context, "_SUPPRESS_HTTP_INSTRUMENTATION_KEY", "suppress_http_instrumentation"
 )
 
-_targets: dict[tuple[str, str, str, int | None, str], Target | None] = {}
+targets: dict[tuple[str, str, str, int | None, str], Target | None] = {}
+"""What was recognised, by method, scheme, host, port and path."""
 _call: contextvars.ContextVar[LogicalCall | None] = contextvars.ContextVar(
     "clew_logical_call", default=None
 )
@@ -63,7 +64,7 @@ def target_of(
     """Recognise a model call by method, host and path."""
     key = (method, scheme, host, port, path)
     try:
-        return _targets[key]
+        return targets[key]
     except KeyError:
         pass
     where = host if port is None else f"{host}:{port}"
@@ -78,15 +79,20 @@ def target_of(
             semconv.SERVER_PORT: port or {"https": 443, "http": 80}.get(scheme),
         }
         found = Target(route, allowed(born), host in settings.propagate_to)
-    if len(_targets) >= _TARGETS_KEPT:
-        _targets.clear()
-    _targets[key] = found
+    remember(key, found)
     return found
+
+
+def remember(key: tuple[str, str, str, int | None, str], target: Target | None) -> None:
+    """Remember what was recognised."""
+    if len(targets) >= _TARGETS_KEPT:
+        targets.clear()
+    targets[key] = target
 
 
 def forget_targets() -> None:
     """Forget what was recognised (the operator's hosts may be others now)."""
-    _targets.clear()
+    targets.clear()
 
 
 class LogicalCall:
@@ -181,9 +187,8 @@ class Exchange:
 
     def context(self) -> Context:
         """Return the context for the sending: the round is current, HTTP spans are suppressed."""
-        inner = trace.set_span_in_context(self.round.span)
         # One copy more would be made by each `set_value`.
-        return Context({**inner, _EXCHANGE: self, _SUPPRESS_HTTP: True})
+        return Context({**current(), SPAN: self.round.span, _EXCHANGE: self, _SUPPRESS_HTTP: True})
 
     def raised(self, error: BaseException) -> None:
         """The sending raised."""
@@ -218,11 +223,12 @@ class Exchange:
         """End the round, or only this attempt when the SDK may try again."""
         if self.attempt != self.round.attempts:
             return  # another attempt has taken its place, or the round is somebody else's to end
-        failed = ending.error is not None or (ending.status or 0) >= 400
         call = self.call
-        if call is not None and (failed or call.hops is not None) and current_call() is call:
-            call.attempt_failed(ending)
-            return
+        if call is not None:
+            failed = ending.error is not None or (ending.status or 0) >= 400
+            if (failed or call.hops is not None) and current_call() is call:
+                call.attempt_failed(ending)
+                return
         self.round.finish(ending)
 
 
@@ -244,7 +250,9 @@ def _interrupted(error: BaseException) -> str | None:
     return "cancelled" if is_cancellation(error) else None
 
 
-def begin(runtime: Runtime, request: Any, target: Target, body: bytes | None) -> Exchange | None:
+def begin(
+    runtime: Runtime, request: Any, target: Target, body: bytes | None, *, first: bool = False
+) -> Exchange | None:
     """Begin an exchange for a model call, unless an outer tap has begun it already.
 
     Args:
@@ -252,21 +260,25 @@ def begin(runtime: Runtime, request: Any, target: Target, body: bytes | None) ->
         request: the client library's request object.
         target: where it goes.
         body: the request body, or None when it is not in memory.
+        first: True where the tap knows that no header tells of attempts before this one.
     """
-    here = otel_context.get_current()
-    active = here.get(_EXCHANGE)
-    if isinstance(active, Exchange) and active.request is request:
+    here = current()
+    active: Any = here.get(_EXCHANGE)
+    if active is not None and active.request is request:
         return None
-    cover = here.get(_COVER)
-    if isinstance(cover, Round) and node_in(here) is cover.parent_node:
+    cover: Any = here.get(_COVER)
+    if cover is not None and node_in(here) is cover.parent_node:
         return Exchange(runtime, target, request, None, cover, silent=True)
-    call = current_call()
-    round_ = call.next_attempt() if call is not None else None
+    call = _call.get()
+    if call is not None and call.done:
+        call = None
+    round_ = hops = None
+    if call is not None:
+        round_, hops = call.next_attempt(), call.hops
     if round_ is None:
         route = target.route
         facts = route.dialect.request(body, route) if body else RequestFacts()
-        resend = _retries(request) if call is None else 0
-        hops = call.hops if call is not None else None
+        resend = 0 if first or call is not None else _retries(request)
         round_ = Round(route, facts, grouped=call is not None, resend=resend, hops=hops)
         round_.open(runtime, target.born, None if body is None else len(body))
         if call is not None:

@@ -15,7 +15,9 @@ from clew import context, exchange
 from clew._guard import guard, record_failure
 from clew.exchange import Exchange
 from clew.pipeline import runtime as _runtime
+from clew.pipeline.runtime import Runtime
 from clew.streams import StreamTap
+from clew.taps import reading
 
 LIBRARIES = ("httpx", "httpx2")
 
@@ -125,22 +127,18 @@ async def _aiterate(body: Any, tap: StreamTap) -> AsyncIterator[bytes]:
         tap.exhausted()
 
 
-def _begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exchange | None:
-    runtime = _runtime.get()
-    if runtime is None:
-        return None
+def _begin(runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exchange | None:
     try:
         request = args[0] if args else kwargs["request"]
-        url = request.url
-        path = url.raw_path.decode("ascii", "replace").partition("?")[0]
-        target = exchange.target_of(runtime, request.method, url.scheme, url.host, url.port, path)
+        target = reading.target_of(runtime, request)
         if target is None:
             return None
+        names = reading.names_of(request.headers)
+        if not (target.propagates or _TRACE_HEADERS.isdisjoint(names)):
+            _strip(request)
         # A body that is streamed is not in memory, and is left alone.
         body: bytes | None = getattr(request, "_content", None)
-        if not target.propagates:
-            _strip(request)
-        return exchange.begin(runtime, request, target, body)
+        return exchange.begin(runtime, request, target, body, first=_RETRIES not in names)
     except Exception:
         record_failure("look at a request")
         return None
@@ -148,18 +146,17 @@ def _begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exchange | None:
 
 def _strip(request: Any) -> None:
     """Take trace headers off: the trace id is the run's id and stays in the house."""
-    headers = request.headers
-    for name, _ in headers.raw:
-        if name.lower() in _TRACE_HEADERS:
-            del headers[name.decode("ascii")]
+    for name in _TRACE_HEADERS.intersection(reading.names_of(request.headers)):
+        del request.headers[name.decode("ascii")]
 
 
 _TRACE_HEADERS = frozenset(name.encode() for name in exchange.TRACE_HEADERS)
+_RETRIES = b"x-stainless-retry-count"
 
 
 def _respond(begun: Exchange, response: Any, body_type: type[Any], *, streaming: bool) -> None:
     try:
-        content_type = exchange.content_type_of(response.headers)
+        content_type = reading.content_type_of(response.headers)
         if streaming and not hasattr(response, "_content"):
             tap = StreamTap(begun, response.status_code, content_type, response.headers)
             response.stream = body_type(response.stream, tap)
@@ -170,7 +167,8 @@ def _respond(begun: Exchange, response: Any, body_type: type[Any], *, streaming:
 
 
 def _send(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    begun = _begin(args, kwargs)
+    runtime = _runtime.get()
+    begun = None if runtime is None else _begin(runtime, args, kwargs)
     if begun is None:
         return wrapped(*args, **kwargs)
     token = context.attach(begun.context())
@@ -188,7 +186,8 @@ def _send(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str,
 async def _asend(
     wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    begun = _begin(args, kwargs)
+    runtime = _runtime.get()
+    begun = None if runtime is None else _begin(runtime, args, kwargs)
     if begun is None:
         return await wrapped(*args, **kwargs)
     token = context.attach(begun.context())

@@ -1,0 +1,77 @@
+"""Read httpx's URLs and headers in few steps.
+
+The public properties of `httpx` decode and copy whatever they are asked for, on every question,
+and a model call asks several. Here the attributes behind them are read. They are private: where
+they do not look as expected, the public way is taken.
+"""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import Any, cast
+
+from clew import exchange
+from clew.exchange import Target
+from clew.pipeline.runtime import Runtime
+
+_LOWER_NAME = itemgetter(1)
+_TYPES_KEPT = 256
+_media_types: dict[bytes, str] = {}
+_listed: dict[type[Any], bool] = {}
+"""Classes of headers, and whether they keep a list of (name, lower-case name, value)."""
+
+
+def target_of(runtime: Runtime, request: Any) -> Target | None:
+    """Recognise a model call by a request's method and URL."""
+    url = request.url
+    key: Any = None
+    try:
+        parts = url._uri_reference
+        # Neither credentials nor the query, which may hold an API key, are kept in memory.
+        key = (request.method, parts.scheme, parts.host, parts.port, parts.path)
+        return exchange.targets[key]
+    except (AttributeError, KeyError, TypeError):
+        pass
+    path = url.raw_path.decode("ascii", "replace").partition("?")[0]
+    found = exchange.target_of(runtime, request.method, url.scheme, url.host, url.port, path)
+    if key is not None:
+        exchange.remember(key, found)
+    return found
+
+
+def names_of(headers: Any) -> list[bytes]:
+    """Return the names of headers, in lower case."""
+    if _keeps_list(headers):
+        return list(map(_LOWER_NAME, headers._list))
+    return [name.lower() for name, _ in headers.raw]
+
+
+def content_type_of(headers: Any) -> str:
+    """Return the media type of a response, lower-case, without its parameters."""
+    if not _keeps_list(headers):
+        return exchange.content_type_of(headers)
+    names = list(map(_LOWER_NAME, headers._list))
+    if b"content-type" not in names:
+        return ""
+    value = headers._list[names.index(b"content-type")][2]
+    try:
+        return _media_types[value]
+    except KeyError:
+        found = exchange.content_type_of(headers)
+        if len(_media_types) < _TYPES_KEPT:
+            _media_types[value] = found
+        return found
+
+
+def _keeps_list(headers: Any) -> bool:
+    kind = cast("Any", type(headers))
+    try:
+        return _listed[kind]
+    except KeyError:
+        pass
+    try:
+        known = kind({"Some-Name": "a"})._list == [(b"Some-Name", b"some-name", b"a")]
+    except Exception:
+        known = False
+    _listed[kind] = known
+    return known
