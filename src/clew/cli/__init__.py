@@ -45,6 +45,7 @@ COMMANDS: Final = (
     Command("serve", "clew.cli.serve", "serve", "Receive OTLP/HTTP and show runs in the browser."),
     Command("runs", "clew.cli.runs", "runs", "List runs, newest first."),
     Command("show", "clew.cli.show", "show", "Show one run as a tree."),
+    Command("policy", "clew.cli.policy", "policy", "Look at the allow-list, and try it out."),
     Command("import", "clew.cli.import_", "import_", "Store the spans of an OTLP JSON file."),
 )
 

@@ -106,18 +106,10 @@ class Filter:
         return self._resource(resource)
 
     def _name(self, name: str, kept: Mapping[str, Any], dropped: Counter[str]) -> str:
-        """Keep the leading identifier, and further words that a kept attribute vouches for."""
-        words = name.split(" ") if isinstance(name, str) else []
-        if not words or _WORD.apply(words[0]) is DROPPED:
+        leaving = name_that_leaves(name, kept)
+        if leaving != name:
             dropped["name"] += 1
-            return OTHER
-        result = [words[0]]
-        for word in words[1:]:
-            if word not in _VERBS and not any(word == value for value in kept.values()):
-                dropped["name"] += 1
-                break
-            result.append(word)
-        return " ".join(result)
+        return leaving
 
     def _event(self, event: Event, dropped: Counter[str]) -> Event:
         name = _WORD.apply(event.name)
@@ -162,6 +154,19 @@ class Filter:
             self._scopes.clear()
         self._scopes[id(scope)] = (scope, result)
         return result
+
+
+def name_that_leaves(name: str, kept: Mapping[str, Any]) -> str:
+    """Return the leading identifier of a span's name, and what kept attributes vouch for."""
+    words = name.split(" ") if isinstance(name, str) else []
+    if not words or _WORD.apply(words[0]) is DROPPED:
+        return OTHER
+    result = [words[0]]
+    for word in words[1:]:
+        if word not in _VERBS and not any(word == value for value in kept.values()):
+            break
+        result.append(word)
+    return " ".join(result)
 
 
 def _schema(url: str | None) -> str | None:
