@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -22,9 +23,11 @@ class Decision(Node):
     """One verdict of a gate. Change `outcome`, `reason` or `executed` inside the `with` block."""
 
     __slots__ = (
+        "_asked_ns",
         "_entered",
         "_settled_ns",
         "_token",
+        "actor",
         "by",
         "data_class",
         "enforced",
@@ -53,12 +56,15 @@ class Decision(Node):
         self.trust_zone: str | None = facts["trust_zone"]
         self.data_class: str | None = facts["data_class"]
         self.id = ""
+        self.actor: str | None = None
+        """Id of the person who decided; leaves as a keyed digest."""
+        self._asked_ns: int | None = None
         self._entered = False
         self._settled_ns = 0
         self._token: context.Token | None = None
 
-    def begin(self) -> None:
-        """Start the span."""
+    def begin(self, start_ns: int | None = None) -> None:
+        """Start the span, now or at a time in the past (ns since the epoch)."""
         runtime = _runtime.get()
         if runtime is None or self.span is not INVALID_SPAN:
             return
@@ -69,22 +75,41 @@ class Decision(Node):
             attributes: dict[str, Any] = {semconv.DECISION_GATE: gate}
             if self.agent is not None and self.agent.rounds:
                 attributes[semconv.ROUND] = self.agent.rounds
-            self._begin(runtime, f"decide {gate}", attributes)
+            self._begin(runtime, f"decide {gate}", attributes, start_ns=start_ns)
             self.id = f"{self.span.get_span_context().span_id:016x}" if self.span else ""
             self._settled_ns = self.now_ns()
+
+    def record(
+        self,
+        started_ns: int,
+        *,
+        proposed_ns: int | None = None,
+        decided_ns: int | None = None,
+    ) -> None:
+        """Record the decision as a whole, from a time in the past until now.
+
+        Args:
+            started_ns: when the gate was asked (ns since the epoch).
+            proposed_ns: when a person was asked, if one was.
+            decided_ns: when that person decided.
+        """
+        self.begin(started_ns)
+        if self.runtime is not None:
+            self._asked_ns = proposed_ns
+            self._finish(max(started_ns, time.time_ns()), decided_ns)
 
     def settle(self) -> None:
         """End a decision made by a plain call, at the time of that call."""
         if not self._entered:
             self._finish(self._settled_ns)
 
-    def _finish(self, end_ns: int | None = None) -> None:
+    def _finish(self, end_ns: int | None = None, decided_ns: int | None = None) -> None:
         runtime = self.runtime
         if runtime is None or not self._claim():
             return
         with guard("finish a decision"):
-            decided = end_ns or self.now_ns()
-            self._end(self._facts(runtime, decided), end_ns=decided)
+            ended = end_ns or self.now_ns()
+            self._end(self._facts(runtime, decided_ns or ended), end_ns=ended)
             self._count()
             if runtime.metrics is not None:
                 outcome = self.outcome or "allow"
@@ -92,6 +117,7 @@ class Decision(Node):
 
     def _facts(self, runtime: Runtime, decided_ns: int) -> dict[str, Any]:
         outcome = self.outcome or "allow"
+        asked_ns = self._asked_ns or self.start_ns
         executed = self.executed
         if executed is None and self.enforced and outcome in ("deny", "require_approval"):
             executed = False
@@ -105,9 +131,9 @@ class Decision(Node):
             semconv.DECISION_EXECUTED: executed,
             semconv.DECISION_SUBJECT: self.subject,
             semconv.DECISION_BY: self.by,
-            semconv.DECISION_PROPOSED_AT: self.start_ns // 1000,
+            semconv.DECISION_PROPOSED_AT: asked_ns // 1000,
             semconv.DECISION_DECIDED_AT: decided_ns // 1000,
-            semconv.DECISION_WAIT_MS: (decided_ns - self.start_ns) / 1e6,
+            semconv.DECISION_WAIT_MS: max(0, decided_ns - asked_ns) / 1e6,
             semconv.DECISION_TRUST_ZONE: self.trust_zone,
             semconv.DECISION_DATA_CLASS: self.data_class,
         }
@@ -116,6 +142,10 @@ class Decision(Node):
             digests = runtime.digests.get()
             kept[semconv.DECISION_SUBJECT] = OTHER
             kept[semconv.DECISION_SUBJECT_DIGEST] = digests.of(str(self.subject))
+            kept[semconv.DIGEST_KEY_ID] = digests.key_id
+        if self.actor is not None:
+            digests = runtime.digests.get()
+            kept[semconv.ACTOR] = digests.of(self.actor)
             kept[semconv.DIGEST_KEY_ID] = digests.key_id
         return kept
 
