@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -14,7 +14,8 @@ from opentelemetry.trace import INVALID_SPAN, Link, SpanContext, TraceFlags
 
 from clew import context, semconv
 from clew._guard import guard, record_failure
-from clew.errors import ClewError
+from clew.actors import Actor
+from clew.errors import ApprovalRequired, ClewError, PolicyDenied
 from clew.ids import RunIdGenerator, hex_64, parse_run_id
 from clew.pipeline import runtime as _runtime
 from clew.pipeline.late import totals_attributes
@@ -22,7 +23,10 @@ from clew.pipeline.runtime import Runtime
 from clew.pipeline.stamp import Segment
 from clew.pipeline.totals import Totals
 from clew.references import Reference
+from clew.sealing import seal_later
 from clew.spans import Agent, Node, error_type, identifier, is_cancellation
+from clew.terms import Terms, identify
+from clew.typing import Gate
 from clew.wrapping import wrap_function
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -39,6 +43,8 @@ _STATUS_OF_REASON = {
     "retries_exhausted": "failed",
     "error": "failed",
 }
+_REASON_OF_DENIAL = {"approval_denied": "approval_denied"}
+_REASON_OF_GATE = {"budget": "budget_exhausted"}
 _REMOTE = True
 _WAITING = ("waiting_for_approval", "waiting_for_input")
 
@@ -63,7 +69,10 @@ class Run(Node):
         "_token",
         "agent_name",
         "run_id",
+        "terms",
     )
+    governor = None
+    """A run itself is no proposal."""
 
     def __init__(
         self,
@@ -72,6 +81,7 @@ class Run(Node):
         run_id: uuid.UUID | str | None,
         options: dict[str, Any],
         reference: Reference | None = None,
+        terms: Terms | None = None,
     ) -> None:
         super().__init__()
         self.agent_name = agent
@@ -80,6 +90,7 @@ class Run(Node):
         self._own_id = run_id is not None and run_id != ""
         self._options = options
         self._reference = reference
+        self.terms = terms or Terms(options=options)
         self._root = True
         self._status: str | None = None
         self._termination_reason: str | None = None
@@ -151,6 +162,18 @@ class Run(Node):
             )
         )
 
+    def uses(self, source: str, data_class: str) -> None:
+        """Say that a source of this class of data goes into the prompts, from now on.
+
+        Args:
+            source: name of a document, snippet or tool, an identifier.
+            data_class: one of `clew.typing.DATA_CLASSES`.
+
+        Raises:
+            ConfigurationError: there is no such class.
+        """
+        self.terms.uses(source, data_class)
+
     def labels(self) -> tuple[str, str | None]:
         """Return the agent's name, and the tenant: a nested agent has that of the outer one."""
         tenant = self._options.get(semconv.TENANT)
@@ -179,6 +202,8 @@ class Run(Node):
         node = context.current_node()
         outer = node.agent if node is not None else None
         self.parent_node = node
+        if outer is not None:
+            self.terms.outer = outer.run.terms
         if outer is not None and self._is_nested(outer):
             return self._open_nested(runtime, outer)
         return self._open_segment(runtime, outer)
@@ -277,7 +302,7 @@ class Run(Node):
                 values.update(self._final_totals(runtime, agent.segment))
             self._end(values, failed=status == "failed")
             if self._root:
-                _seal_later(runtime, self, agent)
+                seal_later(runtime, self.agent_name, self.span, agent)
 
     def _final_totals(self, runtime: Runtime, segment: Segment) -> dict[str, Any]:
         unpriced = [one for one in list(segment.pending) if not runtime.late.settle(one)]
@@ -297,6 +322,12 @@ class Run(Node):
             return self._status or "completed", self._termination_reason or "completed"
         if is_cancellation(error):
             return "cancelled", "cancelled"
+        if isinstance(error, ApprovalRequired):
+            return "waiting_for_approval", None
+        if isinstance(error, PolicyDenied):
+            reason = _REASON_OF_DENIAL.get(error.reason) or _REASON_OF_GATE.get(error.gate)
+            reason = reason or "policy_denied"
+            return _STATUS_OF_REASON[reason], reason
         if self._termination_reason is not None and self._status == "failed":
             return "failed", self._termination_reason
         return "failed", "error"
@@ -340,38 +371,10 @@ class Run(Node):
                 run_id=self._given,
                 options=self._options,
                 reference=self._reference,
+                terms=self.terms.copy(),
             )
 
         return wrap_function(function, make)
-
-
-def _seal_later(runtime: Runtime, run: Run, agent: Agent) -> None:
-    """Seal the segment after a grace for late spans; at shutdown at once."""
-    segment = agent.segment
-    root = run.span.get_span_context()
-    name = identifier(run.agent_name, semconv.AGENT_NAME, "agent name")
-
-    def seal() -> None:
-        if segment.sealed:
-            return
-        segment.sealed = True
-        spans = segment.last_seq
-        still_open = tuple(segment.open_seqs)
-        mark = Node()
-        mark.agent = agent
-        parent = trace.set_span_in_context(trace.NonRecordingSpan(root), Context())
-        attributes: dict[str, Any] = {
-            semconv.RUN_EVENT: "sealed",
-            semconv.AGENT_NAME: name,
-            semconv.SEAL_SPANS: spans - len(still_open),
-            semconv.SEAL_LAST_SEQ: spans,
-            semconv.SEAL_OPEN_SEQS: still_open,
-            **totals_attributes(segment),
-        }
-        mark.begin_and_end(runtime, f"run_sealed {name}", attributes, parent)
-        runtime.segments.close(segment)
-
-    runtime.worker.call_later(runtime.settings.seal_grace_s, seal, at_shutdown=True)
 
 
 def run(
@@ -379,12 +382,13 @@ def run(
     *,
     run_id: uuid.UUID | str | None = None,
     conversation_id: str | None = None,
-    actor: str | None = None,
+    actor: Actor | str | None = None,
     tenant: str | None = None,
     configuration: str | None = None,
     kind: str | None = None,
     trigger: str | None = None,
     message_id: str | None = None,
+    gates: Sequence[Gate] = (),
 ) -> Run:
     """Return a run of an agent, to be used in `with`, `async with`, or as a decorator.
 
@@ -396,12 +400,14 @@ def run(
         agent: name of the agent, an identifier.
         run_id: a uuid, or its text with or without dashes; None or empty text mints a fresh one.
         conversation_id: the conversation that the run belongs to.
-        actor: who the run acts for; exported as a keyed digest only.
+        actor: who the run acts for, with rights (`Actor`) or as a plain id; the id is exported
+            as a keyed digest only.
         tenant: the tenant.
         configuration: identifier of the agent's configuration.
         kind: the kind of process, such as `channel` or `worker`.
         trigger: what started the run, such as `user_message`.
         message_id: the message that started it.
+        gates: gates for this run, on top of those of the settings.
 
     Raises:
         RunIdError: `run_id` is nil or malformed.
@@ -414,26 +420,35 @@ def run(
         semconv.TRIGGER: trigger,
         semconv.MESSAGE_ID: message_id,
     }
-    runtime = _runtime.get()
-    if actor is not None and runtime is not None:
-        with guard("make the digest of an actor"):
-            digests = runtime.digests.get()
-            options[semconv.ACTOR] = digests.of(str(actor))
-            options[semconv.DIGEST_KEY_ID] = digests.key_id
-    return Run(agent, run_id=run_id, options=options)
+    known = identify(actor, options)
+    terms = Terms(actor=known, gates=tuple(gates), options=options)
+    return Run(agent, run_id=run_id, options=options, terms=terms)
 
 
-def resume(reference: str) -> Run:
+def resume(
+    reference: str,
+    *,
+    actor: Actor | str | None = None,
+    tenant: str | None = None,
+    configuration: str | None = None,
+    gates: Sequence[Gate] = (),
+) -> Run:
     """Return the next segment of a run that was suspended, here or in another process.
 
     Args:
         reference: what `run.reference()` or `run.suspend()` returned.
+        actor: who the run acts for; a reference does not carry that, nor the next three.
+        tenant: the tenant.
+        configuration: identifier of the agent's configuration.
+        gates: gates for this run, on top of those of the settings.
 
     Raises:
         RunReferenceError: the text is not a run reference.
     """
     parsed = Reference.parse(reference)
-    return Run(parsed.agent, run_id=parsed.run_id, options={}, reference=parsed)
+    options: dict[str, Any] = {semconv.TENANT: tenant, semconv.CONFIGURATION: configuration}
+    terms = Terms(actor=identify(actor, options), gates=tuple(gates), options=options)
+    return Run(parsed.agent, run_id=parsed.run_id, options=options, reference=parsed, terms=terms)
 
 
 def current_run() -> Run | None:

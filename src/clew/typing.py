@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -66,6 +66,27 @@ class Dialect(Protocol):
         """Return a reader for a streamed answer of this dialect."""
         ...
 
+
+DATA_CLASSES: Final = (
+    "public_content",
+    "editor_content",
+    "source_code",
+    "internal_configuration",
+    "system_diagnostics",
+    "secret_adjacent",
+)
+"""Classes of data, the strictest last."""
+
+ZONE_CEILINGS: Final[Mapping[str, str]] = {
+    "local": "secret_adjacent",
+    "private_hosted": "system_diagnostics",
+    "external_eu": "internal_configuration",
+    "external_global": "editor_content",
+}
+"""Trust zones, each with the strictest class of data that may go there."""
+
+UNKNOWN_ZONE: Final = "external_global"
+"""The zone of a host that nobody has named."""
 
 ProposalKind = Literal["model_call", "model_input", "model_output", "tool_call"]
 VerdictOutcome = Literal["allow", "deny", "require_approval", "redact", "retry"]
