@@ -15,6 +15,7 @@ NAMES = [
     "ClewError",
     "Settings",
     "bind",
+    "capture",
     "configure",
     "current_run",
     "decide",

@@ -37,6 +37,10 @@ def test_the_environment_fills_each_setting() -> None:
         "CLEW_PROPAGATE_TO": ("A.local, b.local", frozenset({"a.local", "b.local"})),
         "CLEW_MODEL_ALIASES": ("gpt-prod=openai/gpt-4o", {"gpt-prod": "openai/gpt-4o"}),
         "CLEW_PRICES_FILE": ("/tmp/prices.json", Path("/tmp/prices.json")),  # noqa: S108
+        "CLEW_CAPTURE": ("Redacted", "redacted"),
+        "CLEW_CAPTURE_MAX": ("full", "full"),
+        "CLEW_CONTENT_TO": ("spans", frozenset({"spans"})),
+        "CLEW_CONTENT_LIMIT": ("100", 100),
         "CLEW_ALLOW_LIST": ("/etc/clew/list.yaml", Path("/etc/clew/list.yaml")),
         "CLEW_DATA_DIR": ("/var/clew", Path("/var/clew")),
         "CLEW_STREAM_IDLE_SECONDS": ("1.5", 1.5),
@@ -72,6 +76,16 @@ def test_code_wins_over_the_environment() -> None:
     """An argument is taken, whatever the variable says, right or wrong."""
     environ = {"OTEL_BSP_MAX_QUEUE_SIZE": "nonsense"}
     assert Settings.from_environment(environ, queue_size=7).queue_size == 7
+
+
+@pytest.mark.parametrize("variable", ["CLEW_CAPTURE", "CLEW_CAPTURE_MAX"])
+def test_a_level_that_cannot_be_read_is_metadata(
+    variable: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A mistake in the environment never lets more through; it is said."""
+    settings = Settings.from_environment({variable: "fulll"})
+    assert (settings.capture, settings.capture_max or "metadata") == ("metadata", "metadata")
+    assert variable in caplog.text
 
 
 @pytest.mark.parametrize("text", ["=x", "x=", "x"])

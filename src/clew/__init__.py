@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from clew.allow_list import AllowList
+    from clew.capturing import capture
     from clew.context import bind
     from clew.decisions import decide
     from clew.errors import ClewError
@@ -32,6 +33,7 @@ __all__ = [
     "ClewError",
     "Settings",
     "bind",
+    "capture",
     "configure",
     "current_run",
     "decide",
@@ -48,6 +50,7 @@ _HOMES = {
     "ClewError": "clew.errors",
     "Settings": "clew.settings",
     "bind": "clew.context",
+    "capture": "clew.capturing",
     "configure": "clew.setup",
     "current_run": "clew.runs",
     "decide": "clew.decisions",

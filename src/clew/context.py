@@ -26,6 +26,8 @@ Token = ContextToken[Context]
 
 _NODE = otel_context.create_key("clew")
 
+_LEVEL = otel_context.create_key("clew-capture")
+
 SPAN: str = next(iter(set_span_in_context(INVALID_SPAN, Context())))
 """The key under which OpenTelemetry keeps the current span in a context."""
 
@@ -66,6 +68,17 @@ def current_node(within: Context | None = None) -> Node | None:
 def with_node(node: Node, span: Span, base: Context | None = None) -> Context:
     """Return a context in which `node` and its span are current."""
     return Context({**(current() if base is None else base), SPAN: span, _NODE: node})
+
+
+def asked_level(within: Context) -> int | None:
+    """Return the strictest capture level that is asked for in a context; None: none is."""
+    return cast("int | None", within.get(_LEVEL))
+
+
+def with_level(level: int, base: Context) -> Context:
+    """Return a context in which a capture level is asked for, beside those that are already."""
+    asked = asked_level(base)
+    return Context({**base, _LEVEL: level if asked is None else min(asked, level)})
 
 
 def without_node(base: Context) -> Context:

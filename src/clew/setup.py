@@ -89,7 +89,9 @@ def _start(
     tracer_provider: trace.TracerProvider | None,
 ) -> None:
     digests = runtime.digests_of(settings)
-    allow_list = settings.effective_allow_list().bound(lambda text: digests.get().of(text))
+    allow_list = settings.effective_allow_list().bound(
+        None if settings.capture == "none" else lambda text: digests.get().of(text)
+    )
     provider, own = _provider(settings, tracer_provider)
     chosen = span_exporters
     if chosen is None:

@@ -15,6 +15,7 @@ from opentelemetry.trace import INVALID_SPAN, Link, Span, SpanKind, StatusCode
 
 from clew import context, semconv
 from clew._guard import record_failure, warn_once
+from clew.levels import METADATA, NONE, NOT_AT_NONE
 from clew.pipeline.asked import AskedCalls
 from clew.pipeline.light import LightSpan
 from clew.pipeline.runtime import Runtime
@@ -67,6 +68,11 @@ def allowed(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def _without_digests(attributes: dict[str, Any]) -> None:
+    for key in NOT_AT_NONE.intersection(attributes):
+        del attributes[key]
+
+
 class Agent:
     """One agent in one segment: its name, its rounds, and the tool calls its model asked for."""
 
@@ -95,6 +101,7 @@ class Node:
         "agent",
         "decisions",
         "denials",
+        "level",
         "parent_node",
         "runtime",
         "seq",
@@ -150,6 +157,8 @@ class Node:
     ) -> None:
         """Start the span; `around` is the span that is current in `parent`, where it is at hand."""
         self.runtime = runtime
+        if runtime.capturing:
+            self._take_level(runtime, attributes, context.current() if parent is None else parent)
         if runtime.unsettled:
             runtime.settle()
         self.start_ns = start_ns or time.time_ns()
@@ -172,6 +181,13 @@ class Node:
             self.span = span
         except Exception:
             record_failure("start a span")
+
+    def _take_level(self, runtime: Runtime, attributes: dict[str, Any], within: Context) -> None:
+        """Learn the capture level of this span, and leave out what it does not permit."""
+        if not hasattr(self, "level"):  # a run knows its own
+            self.level = runtime.level_in(within)
+        if self.level == NONE:
+            _without_digests(attributes)
 
     def begin_and_end(
         self,
@@ -218,6 +234,8 @@ class Node:
         runtime = self.runtime
         if runtime is not None and runtime.unsettled:
             runtime.settle()
+        if runtime is not None and runtime.capturing and getattr(self, "level", METADATA) == NONE:
+            _without_digests(attributes)
         if self.decisions:
             attributes[semconv.DECISIONS] = self.decisions
             attributes[semconv.DENIALS] = self.denials
