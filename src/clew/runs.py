@@ -13,7 +13,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN, Link, SpanContext, TraceFlags
 
 from clew import context, semconv
-from clew._guard import guard, record_failure
+from clew._guard import guard, record_failure, warn_once
 from clew.actors import Actor
 from clew.errors import ApprovalRequired, ClewError, PolicyDenied
 from clew.ids import RunIdGenerator, hex_64, parse_run_id
@@ -72,7 +72,7 @@ class Run(Node):
         "terms",
     )
     governor = None
-    """A run itself is no proposal."""
+    """Nobody admits a run itself: its model calls and tool calls are what gates look at."""
 
     def __init__(
         self,
@@ -190,6 +190,8 @@ class Run(Node):
             raise ClewError("this run has been entered before; make a new one with clew.run(...)")
         self._made = True
         runtime = _runtime.get()
+        if self.terms.gates:
+            _govern(runtime)
         if runtime is None:
             return None
         try:
@@ -277,6 +279,12 @@ class Run(Node):
         attributes: dict[str, Any] = {semconv.RUN_EVENT: "started", semconv.RUN_STATUS: "running"}
         attributes[semconv.AGENT_NAME] = name
         mark.begin_and_end(runtime, f"run_started {name}", attributes, inner)
+
+    def admit(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        """Do nothing: see `governor`."""
+
+    async def aadmit(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        """Do nothing: see `governor`."""
 
     def returned(self, value: Any) -> None:
         """Take no note: what an agent returns is content."""
@@ -375,6 +383,16 @@ class Run(Node):
             )
 
         return wrap_function(function, make)
+
+
+def _govern(runtime: Runtime | None) -> None:
+    if runtime is None:
+        warn_once(
+            "ask the gates of a run",
+            "A run brings gates, and Clew is not configured: nobody asks them.",
+        )
+    elif runtime.governor is None and runtime.govern is not None:
+        runtime.govern()
 
 
 def run(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
@@ -12,9 +14,10 @@ from opentelemetry.trace import INVALID_SPAN
 
 from clew import context, semconv
 from clew._guard import guard, record_failure
+from clew.errors import ApprovalRequired, ClewError
 from clew.pipeline import runtime as _runtime
 from clew.pipeline.asked import Asked
-from clew.pipeline.runtime import Runtime
+from clew.pipeline.runtime import Governing, Runtime
 from clew.rules import OTHER
 from clew.spans import Agent, Node, error_type, identifier, is_cancellation
 from clew.wrapping import wrap_function
@@ -34,19 +37,29 @@ class ToolCall(Node):
     """
 
     __slots__ = (
+        "_arguments",
         "_call_id",
         "_effect",
         "_name",
         "_token",
         "arguments_bytes",
+        "governor",
         "outcome",
         "result_bytes",
     )
 
     def __init__(
-        self, name: str | None, *, call_id: str | None = None, effect: str | None = None
+        self,
+        name: str | None,
+        *,
+        call_id: str | None = None,
+        effect: str | None = None,
+        arguments: Any = None,
     ) -> None:
         super().__init__()
+        self._arguments = arguments
+        self.governor: Governing | None = None
+        """Who has to admit the call first; None where nobody has."""
         self._name = name
         self._call_id = call_id
         self._effect = effect
@@ -81,11 +94,51 @@ class ToolCall(Node):
         runtime = _runtime.get()
         if runtime is None:
             return None
+        self.governor = runtime.governor
         try:
             return self._open(runtime)
         except Exception:
             record_failure("start a tool call")
+            return None if self.governor is None else context.current()
+
+    def admit(self, function: Callable[..., Any] | None, args: Any, kwargs: Any) -> None:
+        """Ask the gates whether the tool may be executed.
+
+        Raises:
+            PolicyDenied: a gate denies it.
+            ApprovalRequired: a gate wants an approval first.
+        """
+        if self.governor is not None:
+            arguments = self._given(function, args, kwargs)
+            try:
+                self.governor.admit_tool(self._name or "", self._call_id, self._effect, arguments)
+            except ClewError as error:
+                self._refused(error)
+                raise
+
+    async def aadmit(self, function: Callable[..., Any] | None, args: Any, kwargs: Any) -> None:
+        """Do what `admit` does, in asynchronous code."""
+        if self.governor is not None:
+            given = self._given(function, args, kwargs)
+            try:
+                await self.governor.aadmit_tool(
+                    self._name or "", self._call_id, self._effect, given
+                )
+            except ClewError as error:
+                self._refused(error)
+                raise
+
+    def _given(self, function: Callable[..., Any] | None, args: Any, kwargs: Any) -> bytes | None:
+        if function is None:
+            return canonical(self._arguments)
+        try:
+            return canonical(inspect.signature(function).bind(*args, **kwargs).arguments)
+        except (TypeError, ValueError):
             return None
+
+    def _refused(self, error: ClewError) -> None:
+        waits = isinstance(error, ApprovalRequired)
+        self.outcome = "awaiting_approval" if waits else "denied"
 
     def _open(self, runtime: Runtime) -> Context:
         here = context.current()
@@ -142,6 +195,12 @@ class ToolCall(Node):
         opened = self.begin()
         if opened is not None:
             self._token = context.attach(opened)
+        if self.governor is not None:
+            try:
+                self.admit(None, (), {})
+            except BaseException as error:
+                self.__exit__(type(error), error, None)
+                raise
         return self
 
     def __exit__(
@@ -156,7 +215,16 @@ class ToolCall(Node):
         self.finish(exc)
 
     async def __aenter__(self) -> Self:
-        return self.__enter__()
+        opened = self.begin()
+        if opened is not None:
+            self._token = context.attach(opened)
+        if self.governor is not None:
+            try:
+                await self.aadmit(None, (), {})
+            except BaseException as error:
+                self.__exit__(type(error), error, None)
+                raise
+        return self
 
     async def __aexit__(
         self,
@@ -165,6 +233,22 @@ class ToolCall(Node):
         traceback: TracebackType | None,
     ) -> None:
         self.__exit__(exc_type, exc, traceback)
+
+
+def canonical(arguments: Any) -> bytes | None:
+    """Return a tool call's arguments as JSON in one form, whichever way they were given.
+
+    None where they are not known, or are no JSON.
+    """
+    if arguments is None:
+        return None
+    try:
+        if isinstance(arguments, (str, bytes, bytearray)):
+            arguments = json.loads(arguments or "{}")
+        text = json.dumps(arguments, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return text.encode()
 
 
 def joined(here: Context, asked: Asked) -> Context:
@@ -210,10 +294,18 @@ def _tool_outcome(error: BaseException) -> str:
 def tool(name: F) -> F: ...
 @overload
 def tool(
-    name: str | None = None, *, call_id: str | None = None, effect: str | None = None
+    name: str | None = None,
+    *,
+    call_id: str | None = None,
+    effect: str | None = None,
+    arguments: Any = None,
 ) -> ToolCall: ...
 def tool(
-    name: F | str | None = None, *, call_id: str | None = None, effect: str | None = None
+    name: F | str | None = None,
+    *,
+    call_id: str | None = None,
+    effect: str | None = None,
+    arguments: Any = None,
 ) -> F | ToolCall:
     """Record a tool call.
 
@@ -224,7 +316,13 @@ def tool(
         name: the tool's name; by default the function's.
         call_id: the id of the tool call that the model asked for.
         effect: `read_only`, `idempotent_write` or `non_idempotent_write`.
+        arguments: the arguments, as JSON text or as what it says: for gates alone, never
+            recorded. A decorated function's own are used.
+
+    Raises:
+        PolicyDenied: on entering, where a gate denies the call; the tool is not executed.
+        ApprovalRequired: on entering, where a gate wants an approval first.
     """
     if callable(name):
         return ToolCall(name.__name__)(name)
-    return ToolCall(name, call_id=call_id, effect=effect)
+    return ToolCall(name, call_id=call_id, effect=effect, arguments=arguments)

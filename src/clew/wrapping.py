@@ -22,6 +22,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Recording(Protocol):
     """A node as the wrappers use it."""
 
+    @property
+    def governor(self) -> Any:
+        """Who has to admit the call first; None where nobody has."""
+        ...
+
+    def admit(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        """Ask the gates, and raise what they say."""
+        ...
+
+    async def aadmit(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        """Ask the gates, in asynchronous code."""
+        ...
+
     def begin(self) -> Context | None:
         """Start; return the context for the work, or None when nothing is recorded."""
         ...
@@ -57,6 +70,8 @@ def _plain(function: Callable[..., Any], make: Callable[[], Recording]) -> Any:
         token = context.attach(opened)
         error: BaseException | None = None
         try:
+            if node.governor is not None:
+                node.admit(function, args, kwargs)
             result = function(*args, **kwargs)
             node.returned(result)
         except BaseException as raised:
@@ -80,6 +95,8 @@ def _coroutine(function: Callable[..., Any], make: Callable[[], Recording]) -> A
         token = context.attach(opened)
         error: BaseException | None = None
         try:
+            if node.governor is not None:
+                await node.aadmit(function, args, kwargs)
             result = await function(*args, **kwargs)
             node.returned(result)
         except BaseException as raised:
@@ -103,6 +120,12 @@ def _generator(function: Callable[..., Any], make: Callable[[], Recording]) -> A
         value: Any = None
         error: BaseException | None = None
         try:
+            if node.governor is not None:
+                token = stepper.enter()
+                try:
+                    node.admit(function, args, kwargs)
+                finally:
+                    stepper.leave(token)
             while True:
                 token = stepper.enter()
                 try:
@@ -141,6 +164,12 @@ def _async_generator(function: Callable[..., Any], make: Callable[[], Recording]
         value: Any = None
         error: BaseException | None = None
         try:
+            if node.governor is not None:
+                token = stepper.enter()
+                try:
+                    await node.aadmit(function, args, kwargs)
+                finally:
+                    stepper.leave(token)
             while True:
                 token = stepper.enter()
                 try:
