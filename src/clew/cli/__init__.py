@@ -47,6 +47,7 @@ COMMANDS: Final = (
     Command("show", "clew.cli.show", "show", "Show one run as a tree."),
     Command("policy", "clew.cli.policy", "policy", "Look at the allow-list, and try it out."),
     Command("import", "clew.cli.import_", "import_", "Store the spans of an OTLP JSON file."),
+    Command("prices", "clew.cli.prices", "prices", "Show what a model costs, and why."),
 )
 
 
