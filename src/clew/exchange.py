@@ -98,7 +98,17 @@ def forget_targets() -> None:
 class LogicalCall:
     """One call of an SDK method that may send several requests: its attempts are one round."""
 
-    __slots__ = ("_failed_at", "_token", "done", "failure", "hops", "owner", "round", "unread")
+    __slots__ = (
+        "_failed_at",
+        "_token",
+        "done",
+        "failure",
+        "hops",
+        "owner",
+        "passage",
+        "round",
+        "unread",
+    )
 
     def __init__(self, owner: Any = None, *, hops: Hops | None = None) -> None:
         """Make the call current.
@@ -116,6 +126,8 @@ class LogicalCall:
         self.unread = False
         """True while an answer that is an error has come and its body has not been read."""
         self.done = False
+        self.passage: Any = None
+        """How the request has passed the gates, where there are any; attempts pass likewise."""
         self._failed_at = 0
         self._token = _call.set(self)
 
@@ -251,7 +263,13 @@ def _interrupted(error: BaseException) -> str | None:
 
 
 def begin(
-    runtime: Runtime, request: Any, target: Target, body: bytes | None, *, first: bool = False
+    runtime: Runtime,
+    request: Any,
+    target: Target,
+    body: bytes | None,
+    *,
+    first: bool = False,
+    facts: RequestFacts | None = None,
 ) -> Exchange | None:
     """Begin an exchange for a model call, unless an outer tap has begun it already.
 
@@ -261,6 +279,7 @@ def begin(
         target: where it goes.
         body: the request body, or None when it is not in memory.
         first: True where the tap knows that no header tells of attempts before this one.
+        facts: what the body says, where it has been read before.
     """
     here = current()
     active: Any = here.get(_EXCHANGE)
@@ -277,7 +296,8 @@ def begin(
         round_, hops = call.next_attempt(), call.hops
     if round_ is None:
         route = target.route
-        facts = route.dialect.request(body, route) if body else RequestFacts()
+        if facts is None:
+            facts = route.dialect.request(body, route) if body else RequestFacts()
         resend = 0 if first or call is not None else _retries(request)
         round_ = Round(route, facts, grouped=call is not None, resend=resend, hops=hops)
         round_.open(runtime, target.born, None if body is None else len(body))
