@@ -133,15 +133,20 @@ class ChatGatherer(Gatherer):
         """OpenRouter's blocks of reasoning."""
 
     def whole(self, body: dict[str, Any]) -> None:
-        """Take a whole answer."""
-        self.event(body)
+        """Take a whole answer; only the first choice counts."""
+        self._choices(body, "message", "delta")
 
     def event(self, event: dict[str, Any]) -> None:
         """Take a chunk; only the first choice counts."""
-        for entry in entries(event.get("choices")):
+        self._choices(event, "delta", "message")
+
+    def _choices(self, body: dict[str, Any], *names: str) -> None:
+        """Take the message under the first of the names; some servers send both."""
+        for entry in entries(body.get("choices")):
             choice = mapping(entry)
             if choice.get("index") in (None, 0):
-                self._message(mapping(choice.get("delta")) or mapping(choice.get("message")))
+                found = next((choice[name] for name in names if choice.get(name)), None)
+                self._message(mapping(found))
 
     def _message(self, message: dict[str, Any]) -> None:
         reasoning = string(message.get("reasoning")) or string(message.get("reasoning_content"))
@@ -159,6 +164,8 @@ class ChatGatherer(Gatherer):
         self.add_text(message.get("refusal"))
         for entry in entries(message.get("tool_calls")):
             self._call(mapping(entry))
+        # The form before tools; some servers send it empty.
+        self._call({"index": 0, "function": message.get("function_call")})
 
     def part(self, part: dict[str, Any]) -> None:
         """Take one part of a content that is a list."""
@@ -182,18 +189,18 @@ class ChatGatherer(Gatherer):
         index, call_id = piece.get("index"), string(piece.get("id")) or None
         name, arguments = string(function.get("name")), function.get("arguments")
         call = next((one for one in reversed(self.calls) if index in (None, one.key)), None)
+        if call is None and not (call_id or name):
+            return
         # Some servers give every parallel call the index 0, or none: then the id tells them apart,
         # and in a whole message each entry is a call.
-        fresh = call is None or (call_id and call.id and call_id != call.id)
-        if fresh or (index is None and name and call_id is None):
+        other = call is not None and call_id and call.id and call_id != call.id
+        if call is None or other or (index is None and name and call_id is None):
             call = OpenCall(index, call_id, name)
             self.calls.append(call)
-        elif call is not None:
+        else:
             call.id = call.id or call_id
             if name and name != call.name:
                 call.name += name
-        if call is None:
-            return
         if isinstance(arguments, str):
             call.written.append(arguments)
         elif arguments is not None:
