@@ -38,10 +38,16 @@ _MODULES: Mapping[str, Sequence[tuple[str, str, Any]]] = {
 """Modules with something to tap, and what: class (none for a function), name, wrapper."""
 
 _TAPS: Mapping[str, str] = {
+    "agents.tracing": "clew.taps.openai_agents",
+    "langchain_core.tools.base": "clew.taps.langchain",
+    "langgraph.pregel": "clew.taps.langchain",
     "mcp.client.session": "clew.taps.mcp",
     "mcp.client.sse": "clew.taps.mcp",
     "mcp.client.streamable_http": "clew.taps.mcp",
     "mcp.shared.jsonrpc_dispatcher": "clew.taps.mcp",
+    "pydantic_ai.agent": "clew.taps.pydantic_ai",
+    "smolagents.agents": "clew.taps.smolagents",
+    "smolagents.tools": "clew.taps.smolagents",
 }
 """Modules with something to tap, and the tap, which is loaded when the module is there."""
 
