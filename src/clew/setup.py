@@ -8,6 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
+from functools import partial
 from importlib import metadata
 from typing import Any
 
@@ -20,6 +21,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from clew import exchange, semconv
 from clew._guard import guard, logger, warn_once
 from clew.errors import ConfigurationError
+from clew.governing import Governor
 from clew.ids import RunIdGenerator
 from clew.pipeline import exporters, meters, runtime, sampling
 from clew.pipeline.exporters import Fanout
@@ -137,9 +139,20 @@ def _start(
         scope = InstrumentationScope(semconv.SCOPE, version)
         started.light = LightSpans(provider, scope, filter_.resource(resource), processor.ended)
     exchange.forget_targets()
+    started.govern = partial(_govern, started)
+    if settings.gates:
+        started.govern()
     runtime.set_current(started)
     _renew_after_fork(started, filter_, resource)
     worker.start()
+
+
+def _govern(started: Runtime) -> None:
+    """Have the gates asked from now on."""
+    with _lock:
+        if started.governor is None:
+            settings = started.settings
+            started.governor = Governor(started, settings.gates, record_allow=settings.record_allow)
 
 
 def _renew_after_fork(started: Runtime, filter_: Filter, resource: Resource) -> None:

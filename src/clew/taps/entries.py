@@ -3,6 +3,8 @@
 What is sent inside one call of such a method is one round, however many attempts it took. An SDK
 that is not in the table, or whose internals have moved, is not grouped: each attempt is then a
 round of its own, and nothing else is lost.
+
+What a gate has denied leaves the SDK through its entry as `PolicyDenied`, and nothing was sent.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clew.exchange import LogicalCall, current_call
+from clew.passages import Refusal
 from clew.pipeline import runtime as _runtime
 
 
@@ -21,6 +24,9 @@ def _entry(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str,
     error: BaseException | None = None
     try:
         return wrapped(*args, **kwargs)
+    except Refusal as refusal:
+        error = refusal.error
+        raise error from None
     except BaseException as raised:
         error = raised
         raise
@@ -37,6 +43,9 @@ async def _aentry(
     error: BaseException | None = None
     try:
         return await wrapped(*args, **kwargs)
+    except Refusal as refusal:
+        error = refusal.error
+        raise error from None
     except BaseException as raised:
         error = raised
         raise

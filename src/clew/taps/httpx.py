@@ -14,10 +14,11 @@ import wrapt
 from clew import context, exchange
 from clew._guard import guard, record_failure
 from clew.exchange import Exchange
+from clew.facts import RequestFacts
 from clew.pipeline import runtime as _runtime
 from clew.pipeline.runtime import Runtime
 from clew.streams import StreamTap
-from clew.taps import reading
+from clew.taps import governed, reading
 
 LIBRARIES = ("httpx", "httpx2")
 
@@ -127,7 +128,12 @@ async def _aiterate(body: Any, tap: StreamTap) -> AsyncIterator[bytes]:
         tap.exhausted()
 
 
-def _begin(runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exchange | None:
+def _begin(
+    runtime: Runtime,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    facts: RequestFacts | None = None,
+) -> Exchange | None:
     try:
         request = args[0] if args else kwargs["request"]
         target = reading.target_of(runtime, request)
@@ -138,7 +144,8 @@ def _begin(runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> E
             _strip(request)
         # A body that is streamed is not in memory, and is left alone.
         body: bytes | None = getattr(request, "_content", None)
-        return exchange.begin(runtime, request, target, body, first=_RETRIES not in names)
+        first = _RETRIES not in names
+        return exchange.begin(runtime, request, target, body, first=first, facts=facts)
     except Exception:
         record_failure("look at a request")
         return None
@@ -166,8 +173,18 @@ def _respond(begun: Exchange, response: Any, body_type: type[Any], *, streaming:
         record_failure("look at a response")
 
 
+def _respond_sync(begun: Exchange, response: Any, kwargs: dict[str, Any]) -> None:
+    _respond(begun, response, SyncBody, streaming=bool(kwargs.get("stream")))
+
+
+def _respond_async(begun: Exchange, response: Any, kwargs: dict[str, Any]) -> None:
+    _respond(begun, response, AsyncBody, streaming=bool(kwargs.get("stream")))
+
+
 def _send(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     runtime = _runtime.get()
+    if runtime is not None and runtime.governor is not None:
+        return governed.send(runtime, wrapped, args, kwargs, _begin, _respond_sync)
     begun = None if runtime is None else _begin(runtime, args, kwargs)
     if begun is None:
         return wrapped(*args, **kwargs)
@@ -187,6 +204,8 @@ async def _asend(
     wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     runtime = _runtime.get()
+    if runtime is not None and runtime.governor is not None:
+        return await governed.asend(runtime, wrapped, args, kwargs, _begin, _respond_async)
     begun = None if runtime is None else _begin(runtime, args, kwargs)
     if begun is None:
         return await wrapped(*args, **kwargs)

@@ -1,0 +1,249 @@
+"""Where the gates stand in front of a model call, behind its answer, and in front of a turn.
+
+`before_send` and `after_answer` are called by the taps. A denial leaves an SDK as `Refusal`, which
+no SDK catches, retries or wraps, and is `PolicyDenied` again at the SDK's logical entry
+(`clew.taps.entries`); where there is no entry it is raised at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn
+
+import msgspec
+
+from clew.errors import ApprovalRequired, ClewError
+from clew.exchange import Exchange, LogicalCall, Target, current_call
+from clew.facts import RequestFacts
+from clew.governing import TOOL_KINDS, Governor, Result, governor_of
+from clew.pipeline import runtime as _runtime
+from clew.pipeline.runtime import Runtime
+from clew.proposals import NUMBERS, here, of_request
+from clew.runs import Run
+from clew.tools import canonical
+from clew.typing import (
+    Gate,
+    PendingCall,
+    Proposal,
+)
+
+_MODEL_KINDS = ("model_call", "model_input")
+_OUTPUT_KINDS = ("model_output",)
+_APPROVALS = frozenset({"require_approval"})
+
+
+class Refusal(BaseException):
+    """Carries a denial through an SDK that retries and wraps every `Exception`."""
+
+    def __init__(self, error: ClewError) -> None:
+        super().__init__()
+        self.error = error
+
+
+class Passage(NamedTuple):
+    """A model call that may be sent."""
+
+    result: Result
+    facts: RequestFacts
+    body: bytes | None
+    """As it was given; `result.replacement` is what is sent instead."""
+    run: Run | None
+
+
+def _raise(error: ClewError) -> NoReturn:
+    call = current_call()
+    if call is not None and call.owner is not None:
+        raise Refusal(error)
+    raise error
+
+
+def _again(call: LogicalCall | None, body: bytes | None) -> Passage | None:
+    """Return how another attempt of a call passes, which has been decided on before."""
+    if call is None or call.round is None or not call.may_try_again():
+        return None
+    passage = call.passage
+    return passage if isinstance(passage, Passage) and passage.body == body else None
+
+
+def _prepare(
+    runtime: Runtime, target: Target, body: bytes | None
+) -> tuple[Proposal, RequestFacts, list[Gate], Run | None]:
+    run = here()
+    gates = governor_of(runtime).gates_for(run, _MODEL_KINDS)
+    route = target.route
+    facts = route.dialect.request(body, route) if body else RequestFacts()
+    return of_request(runtime, run, target, facts, body), facts, gates, run
+
+
+def before_send(
+    runtime: Runtime, target: Target, body: bytes | None, *, redact: bool = False
+) -> Passage:
+    """Ask the gates about a model call, once for all its attempts.
+
+    Args:
+        runtime: the runtime; it has a governor.
+        target: where the request goes.
+        body: the request's body, None where it is not in memory.
+        redact: whether the body can still be changed: nothing has been signed over it.
+
+    Raises:
+        PolicyDenied: a gate denies it (through an SDK as `Refusal`).
+        ApprovalRequired: a gate wants an approval first (likewise).
+    """
+    known = _again(current_call(), body)
+    if known is not None:
+        return known
+    proposal, facts, gates, run = _prepare(runtime, target, body)
+    result = governor_of(runtime).ask(proposal, gates, _MODEL_KINDS, redact=redact)
+    return _passed(result, facts, body, run)
+
+
+async def abefore_send(
+    runtime: Runtime, target: Target, body: bytes | None, *, redact: bool = False
+) -> Passage:
+    """Do what `before_send` does, in asynchronous code."""
+    known = _again(current_call(), body)
+    if known is not None:
+        return known
+    proposal, facts, gates, run = _prepare(runtime, target, body)
+    result = await governor_of(runtime).aask(proposal, gates, _MODEL_KINDS, redact=redact)
+    return _passed(result, facts, body, run)
+
+
+def _passed(result: Result, facts: RequestFacts, body: bytes | None, run: Run | None) -> Passage:
+    if result.error is not None:
+        _raise(result.error)
+    passage = Passage(result, facts, body, run)
+    call = current_call()
+    if call is not None:
+        call.passage = passage
+    return passage
+
+
+def after_begin(runtime: Runtime, passage: Passage, begun: Exchange | None) -> None:
+    """Tell who wants to know the end of the round that has begun."""
+    if passage.result.asked:
+        governor_of(runtime).follow(passage.result, begun)
+
+
+# --- answers -------------------------------------------------------------------------------------
+
+
+class Answer(NamedTuple):
+    """What becomes of a whole answer."""
+
+    replacement: bytes | None = None
+    again: bool = False
+    """True where a gate wants the model to be asked once more."""
+
+
+def holds(runtime: Runtime, passage: Passage) -> bool:
+    """Tell whether a streamed answer is held back until it is complete and was looked at."""
+    gates = governor_of(runtime).gates_for(passage.run, _OUTPUT_KINDS)
+    return any(gate.mode == "enforce" for gate in gates)
+
+
+def _output(
+    runtime: Runtime, passage: Passage, body: bytes | None
+) -> tuple[Proposal, list[Gate]] | None:
+    gates = governor_of(runtime).gates_for(passage.run, _OUTPUT_KINDS)
+    if not gates or body is None:
+        return None
+    proposal = msgspec.structs.replace(
+        passage.result.proposal,
+        kind="model_output",
+        number=next(NUMBERS),
+        content=lambda: body,
+    )
+    return proposal, gates
+
+
+def _answered(result: Result, *, retried: bool) -> Answer:
+    stopped = result.stopped
+    if stopped is not None and stopped.verdict.outcome == "retry" and not retried:
+        return Answer(again=True)
+    if result.error is not None:
+        _raise(result.error)
+    return Answer(result.replacement)
+
+
+def after_answer(
+    runtime: Runtime, passage: Passage, body: bytes | None, *, retried: bool = False
+) -> Answer:
+    """Ask the gates about a whole answer before the caller sees it.
+
+    Args:
+        runtime: the runtime; it has a governor.
+        passage: how the request passed.
+        body: the answer's body, decompressed; None where it is a stream.
+        retried: whether the model has been asked once more already; a second wish denies.
+
+    Raises:
+        PolicyDenied: a gate denies it (through an SDK as `Refusal`).
+        ApprovalRequired: a gate wants an approval first (likewise).
+    """
+    wanted = _output(runtime, passage, body)
+    if wanted is None:
+        return Answer()
+    result = governor_of(runtime).ask(*wanted, _OUTPUT_KINDS, redact=not passage.facts.stream)
+    return _answered(result, retried=retried)
+
+
+async def aafter_answer(
+    runtime: Runtime, passage: Passage, body: bytes | None, *, retried: bool = False
+) -> Answer:
+    """Do what `after_answer` does, in asynchronous code."""
+    wanted = _output(runtime, passage, body)
+    if wanted is None:
+        return Answer()
+    result = await governor_of(runtime).aask(
+        *wanted, _OUTPUT_KINDS, redact=not passage.facts.stream
+    )
+    return _answered(result, retried=retried)
+
+
+# --- the tool calls of a turn --------------------------------------------------------------------
+
+
+def check_turn(calls: Sequence[PendingCall]) -> None:
+    """Find out whether any tool call of a turn needs an approval, before one of them is executed.
+
+    Only that is decided and recorded here; each call is looked at again when it is executed.
+
+    Raises:
+        ApprovalRequired: one does; the approval is for the turn as a whole.
+    """
+    governor, turn = _turn(calls)
+    if governor is None:
+        return
+    for call in turn:
+        proposal, gates = governor.of_tool(call, turn, executing=False)
+        result = governor.ask(proposal, gates, TOOL_KINDS, redact=False, only=_APPROVALS)
+        _after_look(governor, result)
+
+
+async def acheck_turn(calls: Sequence[PendingCall]) -> None:
+    """Do what `check_turn` does, in asynchronous code."""
+    governor, turn = _turn(calls)
+    if governor is None:
+        return
+    for call in turn:
+        proposal, gates = governor.of_tool(call, turn, executing=False)
+        result = await governor.aask(proposal, gates, TOOL_KINDS, redact=False, only=_APPROVALS)
+        _after_look(governor, result)
+
+
+def _turn(calls: Sequence[PendingCall]) -> tuple[Governor | None, tuple[PendingCall, ...]]:
+    runtime = _runtime.get()
+    if runtime is None or runtime.governor is None:
+        return None, ()
+    turn = tuple(
+        msgspec.structs.replace(call, arguments=canonical(call.arguments)) for call in calls
+    )
+    return governor_of(runtime), turn
+
+
+def _after_look(governor: Governor, result: Result) -> None:
+    if isinstance(result.error, ApprovalRequired):
+        raise result.error
+    governor.release(result)
