@@ -52,12 +52,12 @@ token for `detach`."""
 
 def node_in(within: Context) -> Node | None:
     """Return the innermost node of ours in a context that is at hand."""
-    return cast("Node | None", within.get(_NODE))
+    return within.get(_NODE)  # type: ignore[return-value]
 
 
 def span_in(within: Context) -> Span:
     """Return the span that is current in a context that is at hand."""
-    return cast("Span", within.get(SPAN) or INVALID_SPAN)
+    return within.get(SPAN) or INVALID_SPAN  # type: ignore[return-value]
 
 
 def current_node(within: Context | None = None) -> Node | None:

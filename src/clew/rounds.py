@@ -95,7 +95,9 @@ class Round(Node):
     __slots__ = (
         "anchor",
         "attempts",
+        "cost",
         "counted",
+        "ending",
         "grouped",
         "hops",
         "late",
@@ -132,6 +134,8 @@ class Round(Node):
         """The span that the trace began with, where this round was stitched to an earlier one."""
         self.late: Pending | None = None
         """The cost, where it is still to come."""
+        self.ending: Ending
+        self.cost: Cost
 
     def open(self, runtime: Runtime, born: Mapping[str, Any], request_bytes: int | None) -> None:
         """Start the span, under whatever span is current.
@@ -242,33 +246,38 @@ class Round(Node):
         cost = self._cost(runtime, ending)
         if runtime.metrics is not None:
             runtime.metrics.round_ended(self, ending, cost, failure)
-        span = self.span
-        # A light span's attributes are written into: one dict less to build and to copy.
-        attributes = span.raw_attributes() if type(span) is LightSpan else {}
-        if span.is_recording():
-            attributes[ATTEMPTS] = self.attempts or 1
-            attributes[ATTEMPT_GROUPED] = self.grouped
-            if self.wait_ns or self.resend or self.route.stream:
-                self._add_rare(attributes)
-            describe.add_request(attributes, self.request)
-            describe.add_response(attributes, ending)
-            add_cost(attributes, cost)
-            if failure is not None:
-                attributes[semconv.ERROR_TYPE] = failure
-                if self.hops is not None and (kind := self.hops.classify(ending)) is not None:
-                    attributes[semconv.PROVIDER_FAILURE_CLASS] = kind
-            if response.tool_calls:
-                offered = self.request.tools or () if agent is None else agent.offered
-                describe.add_tool_calls(
-                    attributes, response.tool_calls, offered, REGISTERED, runtime.digests
-                )
+        self.ending, self.cost = ending, cost
+        attributes: dict[str, Any] = {}
+        if failure is not None:
+            attributes[semconv.ERROR_TYPE] = failure
+            if self.hops is not None and (kind := self.hops.classify(ending)) is not None:
+                attributes[semconv.PROVIDER_FAILURE_CLASS] = kind
         end_ns = ending.end_ns
         if response.tool_calls:
+            offered = self.request.tools or () if agent is None else agent.offered
+            describe.add_tool_calls(
+                attributes, response.tool_calls, offered, REGISTERED, runtime.digests
+            )
             end_ns = end_ns or self.now_ns()
             self._ask(runtime, response.tool_calls, end_ns)
+        span = self.span
+        if type(span) is LightSpan:
+            span.describer = self  # later, off the caller's path
+        elif span.is_recording():
+            self.describe(attributes)
         self._end_with(attributes, failed=failure is not None, end_ns=end_ns)
         if runtime.observers:
             runtime.observe(self._record(ending, cost, failure))
+
+    def describe(self, attributes: dict[str, Any]) -> None:
+        """Add what the request and the response say, and the cost, to a span's attributes."""
+        attributes[ATTEMPTS] = self.attempts or 1
+        attributes[ATTEMPT_GROUPED] = self.grouped
+        if self.wait_ns or self.resend or self.route.stream:
+            self._add_rare(attributes)
+        describe.add_request(attributes, self.request)
+        describe.add_response(attributes, self.ending)
+        add_cost(attributes, self.cost)
 
     def _add_rare(self, attributes: dict[str, Any]) -> None:
         """Add what is remarkable about how the request was sent."""

@@ -71,24 +71,6 @@ class ChatRequest(Struct):
     modalities: list[str] | None = None
 
 
-def has_common_fields_only(request: ChatRequest) -> bool:
-    """Tell whether none of the fields is given that few requests have."""
-    return (
-        request.top_p is None
-        and request.top_k is None
-        and request.frequency_penalty is None
-        and request.presence_penalty is None
-        and request.seed is None
-        and request.random_seed is None
-        and request.n is None
-        and request.reasoning_effort is None
-        and request.reasoning is None
-        and request.service_tier is None
-        and request.response_format is None
-        and request.modalities is None
-    )
-
-
 class Call(Struct, gc=False):
     """A tool call, whole or a piece of one."""
 

@@ -110,17 +110,25 @@ def usage_of(raw: RawUsage | None, provider: str | None) -> Usage | None:
             else:
                 mismatch = True
     cached, written = given.cached_tokens, given.cache_write_tokens
+    if written is None:
+        written = given.cache_creation_tokens
+        if written is None:
+            written = raw.cache_creation_input_tokens
+    searches = raw.num_search_queries
+    tools = raw.server_tool_use or raw.server_tool_use_details
+    if tools is not None and tools.web_search_requests is not None:
+        searches = tools.web_search_requests
     return Usage(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
         cache_read_tokens=_cache_read(raw) if cached is None else cached,
-        cache_write_tokens=_cache_write(raw, given) if written is None else written,
+        cache_write_tokens=written,
         reasoning_tokens=reasoning,
         input_audio_tokens=given.audio_tokens,
         output_audio_tokens=made.audio_tokens,
         input_image_tokens=given.image_tokens,
         output_image_tokens=made.image_tokens,
-        web_searches=_searches(raw),
+        web_searches=searches,
         cost_usd=None if raw.cost is EMPTY and raw.cost_in_usd_ticks is None else _cost(raw),
         mismatch=mismatch,
     )
@@ -147,18 +155,6 @@ def _cache_read(raw: RawUsage) -> int | None:
     if raw.num_cached_tokens is not None:
         return raw.num_cached_tokens
     return raw.cache_read_input_tokens
-
-
-def _cache_write(raw: RawUsage, given: Details) -> int | None:
-    written = given.cache_creation_tokens
-    return raw.cache_creation_input_tokens if written is None else written
-
-
-def _searches(raw: RawUsage) -> int | None:
-    tools = raw.server_tool_use or raw.server_tool_use_details
-    if tools is None or tools.web_search_requests is None:
-        return raw.num_search_queries
-    return tools.web_search_requests
 
 
 def _cost(raw: RawUsage) -> float | None:

@@ -21,7 +21,6 @@ from clew.dialects._openai_shape import (
     RESPONSE,
     ChatRequest,
     Choice,
-    has_common_fields_only,
     tool_calls,
 )
 from clew.dialects._openai_usage import usage_of
@@ -71,7 +70,22 @@ def read_request(body: bytes, route: Route) -> RequestFacts:
         # Without a loop of our own: a conversation is long, and few of its messages are results.
         tool_result_ids=tuple(filter(None, map(_RESULT_OF, messages))) if messages else (),
     )
-    return facts if has_common_fields_only(request) else _with_rare_fields(facts, request)
+    if (
+        request.top_p is None
+        and request.top_k is None
+        and request.frequency_penalty is None
+        and request.presence_penalty is None
+        and request.seed is None
+        and request.random_seed is None
+        and request.n is None
+        and request.reasoning_effort is None
+        and request.reasoning is None
+        and request.service_tier is None
+        and request.response_format is None
+        and request.modalities is None
+    ):
+        return facts
+    return _with_rare_fields(facts, request)
 
 
 def _with_rare_fields(facts: RequestFacts, request: ChatRequest) -> RequestFacts:
@@ -100,15 +114,24 @@ def read_response(answer: Answer) -> ResponseFacts:
     choices = response.choices
     words: tuple[str | None, ...] = ()
     calls: tuple[ToolCall, ...] = ()
+    error = None if response.error is EMPTY else error_of(response.error)
     if choices:
+        choice = choices[0]
+        words = (choice.finish_reason,)
         if len(choices) > 1:
             choices.sort(key=_index)
-        words = tuple([choice.finish_reason for choice in choices])
-        calls = tuple([call for choice in choices for call in tool_calls(choice.message)])
+            words = tuple([choice.finish_reason for choice in choices])
+            calls = tuple([call for choice in choices for call in tool_calls(choice.message)])
+            error = error or _choice_error(choices)
+        else:
+            message = choice.message
+            if message is not None and (message.tool_calls or message.function_call):
+                calls = tuple(tool_calls(message))
+            if choice.error is not EMPTY:
+                error = error or _choice_error(choices)
     usage = response.usage
     if usage is None and response.x_groq is not None:
         usage = response.x_groq.usage
-    error = None if response.error is EMPTY else error_of(response.error)
     return ResponseFacts(
         id=response.id or None,
         model=response.model or response.model_id or None,
@@ -116,7 +139,7 @@ def read_response(answer: Answer) -> ResponseFacts:
         finish_reasons_raw=words,
         tool_calls=calls,
         usage=usage_of(usage, answer.route.provider),
-        error=error or (_choice_error(choices) if choices else None),
+        error=error,
         service_tier=response.service_tier or None,
         system_fingerprint=response.system_fingerprint or None,
         served_provider=response.provider or None,

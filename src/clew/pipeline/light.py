@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Protocol
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -26,6 +27,7 @@ from opentelemetry.trace import (
     TraceFlags,
 )
 
+from clew._guard import record_failure
 from clew.ids import RunIdGenerator, random_64
 
 _UNSET = Status(StatusCode.UNSET)
@@ -34,6 +36,14 @@ _EVENTS_KEPT = 128
 _NO_PARENT = Context()
 _LOCAL = False  # no remote context
 _SAMPLED = TraceFlags.SAMPLED
+
+
+class Describer(Protocol):
+    """Knows attributes of a span that nobody needs before the span is looked at."""
+
+    def describe(self, attributes: dict[str, Any]) -> None:
+        """Add them; they have obeyed their rules."""
+        ...
 
 
 class LightSpan(ReadableSpan, trace.Span):
@@ -57,6 +67,8 @@ class LightSpan(ReadableSpan, trace.Span):
     _links: Sequence[Link] = ()
     _status = _UNSET
     _made: SpanContext | None = None
+    describer: Describer | None = None
+    """Asked once for more attributes, by whoever looks first: the export thread as a rule."""
     touched = False
     """True once somebody else wrote on this span: it then has to pass the filter."""
     foreign_state = False
@@ -107,19 +119,32 @@ class LightSpan(ReadableSpan, trace.Span):
 
     def raw_attributes(self) -> dict[str, Any]:
         """Return the attributes themselves; write only what has obeyed its rule."""
-        return self._attributes  # type: ignore[return-value]
+        attributes: Any = self._attributes
+        describer = self.describer
+        if describer is not None:
+            self.describer = None
+            try:
+                describer.describe(attributes)
+            except Exception:
+                record_failure("describe a span")
+        return attributes
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """The attributes, to be read."""
+        return MappingProxyType(self.raw_attributes())
 
     def set_attributes(self, attributes: Mapping[str, Any]) -> None:
         """Set attributes."""
         if self._end_time is None:
             self.touched = True
-            self.raw_attributes().update(attributes)
+            self._attributes.update(attributes)  # type: ignore[union-attr]
 
     def set_attribute(self, key: str, value: Any) -> None:
         """Set one attribute."""
         if self._end_time is None:
             self.touched = True
-            self.raw_attributes()[key] = value
+            self._attributes[key] = value  # type: ignore[index]
 
     def add_event(self, name: str, attributes: Any = None, timestamp: int | None = None) -> None:
         """Add an event."""

@@ -146,8 +146,9 @@ class Exporting:
                 elif not as_they_are or entry.touched:
                     copies.append(self._copy(entry, folded=False))
                 else:
+                    attributes = entry.raw_attributes()
                     if late:
-                        self._add_late(entry)
+                        self._add_late(entry, attributes)
                     copies.append(entry)
             except Exception:
                 record_failure("filter a span")
@@ -164,10 +165,10 @@ class Exporting:
                 attributes = {**attributes, **late}
         return self.filter.apply(span, attributes)
 
-    def _add_late(self, span: LightSpan) -> None:
+    def _add_late(self, span: LightSpan, attributes: dict[str, Any]) -> None:
         runtime = self.runtime
         if runtime is not None:
-            span.raw_attributes().update(runtime.late.attributes(span.get_span_context().span_id))
+            attributes.update(runtime.late.attributes(span.get_span_context().span_id))
 
     def close(self, deadline: float) -> None:
         """Shut the exporters down."""

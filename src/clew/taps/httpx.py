@@ -11,8 +11,9 @@ from typing import Any
 
 import wrapt
 
-from clew import context, exchange
+from clew import exchange
 from clew._guard import guard, record_failure
+from clew.context import attach, detach
 from clew.exchange import Exchange
 from clew.facts import RequestFacts
 from clew.pipeline import runtime as _runtime
@@ -161,24 +162,25 @@ _TRACE_HEADERS = frozenset(name.encode() for name in exchange.TRACE_HEADERS)
 _RETRIES = b"x-stainless-retry-count"
 
 
-def _respond(begun: Exchange, response: Any, body_type: type[Any], *, streaming: bool) -> None:
+def _respond(begun: Exchange, response: Any, body_type: type[Any], kwargs: dict[str, Any]) -> None:
     try:
-        content_type = reading.content_type_of(response.headers)
-        if streaming and not hasattr(response, "_content"):
-            tap = StreamTap(begun, response.status_code, content_type, response.headers)
+        headers = response.headers
+        content_type = reading.content_type_of(headers)
+        if kwargs.get("stream") and not hasattr(response, "_content"):
+            tap = StreamTap(begun, response.status_code, content_type, headers)
             response.stream = body_type(response.stream, tap)
         else:
-            begun.responded(response.status_code, content_type, response.content, response.headers)
+            begun.responded(response.status_code, content_type, response.content, headers)
     except Exception:
         record_failure("look at a response")
 
 
 def _respond_sync(begun: Exchange, response: Any, kwargs: dict[str, Any]) -> None:
-    _respond(begun, response, SyncBody, streaming=bool(kwargs.get("stream")))
+    _respond(begun, response, SyncBody, kwargs)
 
 
 def _respond_async(begun: Exchange, response: Any, kwargs: dict[str, Any]) -> None:
-    _respond(begun, response, AsyncBody, streaming=bool(kwargs.get("stream")))
+    _respond(begun, response, AsyncBody, kwargs)
 
 
 def _send(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -188,15 +190,15 @@ def _send(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str,
     begun = None if runtime is None else _begin(runtime, args, kwargs)
     if begun is None:
         return wrapped(*args, **kwargs)
-    token = context.attach(begun.context())
+    token = attach(begun.context())
     try:
         response = wrapped(*args, **kwargs)
     except BaseException as error:
         begun.raised(error)
         raise
     finally:
-        context.detach(token)
-    _respond(begun, response, SyncBody, streaming=bool(kwargs.get("stream")))
+        detach(token)
+    _respond(begun, response, SyncBody, kwargs)
     return response
 
 
@@ -209,15 +211,15 @@ async def _asend(
     begun = None if runtime is None else _begin(runtime, args, kwargs)
     if begun is None:
         return await wrapped(*args, **kwargs)
-    token = context.attach(begun.context())
+    token = attach(begun.context())
     try:
         response = await wrapped(*args, **kwargs)
     except BaseException as error:
         begun.raised(error)
         raise
     finally:
-        context.detach(token)
-    _respond(begun, response, AsyncBody, streaming=bool(kwargs.get("stream")))
+        detach(token)
+    _respond(begun, response, AsyncBody, kwargs)
     return response
 
 

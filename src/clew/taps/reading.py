@@ -17,8 +17,8 @@ from clew.pipeline.runtime import Runtime
 _LOWER_NAME = itemgetter(1)
 _TYPES_KEPT = 256
 _media_types: dict[bytes, str] = {}
-_listed: dict[type[Any], bool] = {}
-"""Classes of headers, and whether they keep a list of (name, lower-case name, value)."""
+_listing: set[type[Any]] = set()
+"""Classes of headers that are known to keep the list that is read here."""
 
 
 def target_of(runtime: Runtime, request: Any) -> Target | None:
@@ -41,14 +41,14 @@ def target_of(runtime: Runtime, request: Any) -> Target | None:
 
 def names_of(headers: Any) -> list[bytes]:
     """Return the names of headers, in lower case."""
-    if _keeps_list(headers):
+    if type(headers) in _listing or _keeps_list(headers):
         return list(map(_LOWER_NAME, headers._list))
     return [name.lower() for name, _ in headers.raw]
 
 
 def content_type_of(headers: Any) -> str:
     """Return the media type of a response, lower-case, without its parameters."""
-    if not _keeps_list(headers):
+    if type(headers) not in _listing and not _keeps_list(headers):
         return exchange.content_type_of(headers)
     names = list(map(_LOWER_NAME, headers._list))
     if b"content-type" not in names:
@@ -64,14 +64,12 @@ def content_type_of(headers: Any) -> str:
 
 
 def _keeps_list(headers: Any) -> bool:
+    """Tell whether headers keep a list of (name, lower-case name, value), by trying."""
     kind = cast("Any", type(headers))
-    try:
-        return _listed[kind]
-    except KeyError:
-        pass
     try:
         known = kind({"Some-Name": "a"})._list == [(b"Some-Name", b"some-name", b"a")]
     except Exception:
         known = False
-    _listed[kind] = known
+    if known:
+        _listing.add(kind)
     return known
