@@ -19,6 +19,11 @@ from langchain.agents import create_agent
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
+# The framework leaves its HTTP clients open.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+)
+
 ASK: Any = {"messages": [{"role": "user", "content": "SECRET"}]}
 
 

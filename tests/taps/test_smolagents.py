@@ -1,0 +1,171 @@
+"""The tap on smolagents: agents are runs, tools tool spans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan
+
+import clew
+from clew.testing import CaptureExporter, Reply, ScriptedProvider, ScriptedToolCall
+
+smolagents = pytest.importorskip("smolagents", reason="smolagents is not installed")
+tool = smolagents.tool
+
+# The framework leaves its HTTP clients open.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+)
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedProvider]:
+    with ScriptedProvider() as provider:
+        yield provider
+
+
+def agent(server: ScriptedProvider, *tools: Any, **more: Any) -> Any:
+    model = smolagents.OpenAIModel(
+        model_id="gpt-5-mini", api_base=server.openai_base_url, api_key="key"
+    )
+    return smolagents.ToolCallingAgent(
+        tools=list(tools), model=model, name="triage", verbosity_level=0, **more
+    )
+
+
+@tool
+def find(place: str) -> str:
+    """Find a place.
+
+    Args:
+        place: where.
+    """
+    return "SECRET place"
+
+
+def asks(name: str, **arguments: Any) -> Reply:
+    return Reply(tool_calls=(ScriptedToolCall(name=name, arguments=arguments, id=f"call_{name}"),))
+
+
+def tree(exported: CaptureExporter) -> list[str]:
+    """Return the spans as lines, indented by depth, in the order of their starts."""
+    spans = [one for one in exported.spans if not one.name.startswith("run_")]
+    by_id = {span.context.span_id: span for span in spans}
+
+    def depth(span: ReadableSpan) -> int:
+        parent = by_id.get(span.parent.span_id) if span.parent else None
+        return 0 if parent is None else depth(parent) + 1
+
+    return [
+        "  " * depth(span) + span.name
+        for span in sorted(spans, key=lambda one: one.start_time or 0)
+    ]
+
+
+AGENT = [
+    "invoke_agent triage",
+    "  chat gpt-5-mini",
+    "  execute_tool find",
+    "  chat gpt-5-mini",
+    "  execute_tool final_answer",
+]
+
+
+def test_an_agent(exported: CaptureExporter, server: ScriptedProvider) -> None:
+    """An agent is a run of its own, with its rounds and tool calls in it, and no content."""
+    clew.instrument()
+    server.add(asks("find", place="SECRET"), asks("final_answer", answer="done"))
+    before = trace.get_current_span()
+    assert agent(server, find).run("SECRET") == "done"
+    assert trace.get_current_span() is before
+    assert tree(exported) == AGENT
+    (called,) = exported.by_name("execute_tool find")
+    found = dict(called.attributes or {})
+    assert found["clew.tool.outcome"] == "ok"
+    assert found["clew.tool.result.bytes"] == len("SECRET place")
+    assert found["clew.round"] == 1
+    assert b"SECRET" not in exported.otlp_bytes()
+
+
+def test_a_stream_of_steps(exported: CaptureExporter, server: ScriptedProvider) -> None:
+    """Between two steps the consumer's context is its own."""
+    clew.instrument()
+    server.add(asks("find", place="SECRET"), asks("final_answer", answer="done"))
+    before = trace.get_current_span()
+    for _ in agent(server, find).run("SECRET", stream=True):
+        assert trace.get_current_span() is before
+    assert tree(exported) == AGENT
+
+
+def test_a_managed_agent(exported: CaptureExporter, server: ScriptedProvider) -> None:
+    """An agent that another one manages is nested in its run."""
+    clew.instrument()
+    expert = agent(server, description="Knows.")
+    expert.name = "expert"
+    server.add(
+        asks("expert", task="SECRET"),
+        asks("final_answer", answer="inner"),
+        asks("final_answer", answer="outer"),
+    )
+    agent(server, managed_agents=[expert]).run("SECRET")
+    assert tree(exported) == [
+        "invoke_agent triage",
+        "  chat gpt-5-mini",
+        "  invoke_agent expert",
+        "    chat gpt-5-mini",
+        "    execute_tool final_answer",
+        "  chat gpt-5-mini",
+        "  execute_tool final_answer",
+    ]
+    assert len({span.context.trace_id for span in exported.spans}) == 1
+
+
+def test_a_tool_that_fails(exported: CaptureExporter, server: ScriptedProvider) -> None:
+    """Smolagents tells its model and goes on; the tool span is failed, without text."""
+
+    @tool
+    def fail(place: str) -> str:
+        """Fail.
+
+        Args:
+            place: where.
+        """
+        raise ValueError("SECRET")
+
+    clew.instrument()
+    server.add(asks("fail", place="SECRET"), asks("final_answer", answer="done"))
+    agent(server, fail).run("SECRET")
+    (called,) = exported.by_name("execute_tool fail")
+    found = dict(called.attributes or {})
+    assert (found["clew.tool.outcome"], found["error.type"]) == ("error", "ValueError")
+    assert b"SECRET" not in exported.otlp_bytes()
+
+
+def test_too_many_steps(exported: CaptureExporter, server: ScriptedProvider) -> None:
+    """A run that has had all its steps says so."""
+    clew.instrument()
+    server.add(asks("find", place="SECRET"), Reply(text="done"))
+    agent(server, find).run("SECRET", max_steps=1)
+    (run,) = exported.by_name("invoke_agent")
+    assert dict(run.attributes or {})["clew.run.termination_reason"] == "max_rounds"
+
+
+def test_taking_the_tap_off(exported: CaptureExporter, server: ScriptedProvider) -> None:
+    """After `uninstrument` the classes are as they came."""
+    owners: list[tuple[Any, str]] = [
+        (smolagents.MultiStepAgent, "run"),
+        (smolagents.Tool, "__call__"),
+    ]
+    before = [vars(owner)[name] for owner, name in owners]
+    clew.instrument()
+    for (owner, name), original in zip(owners, before, strict=True):
+        assert vars(owner)[name] is not original
+    clew.uninstrument()
+    for (owner, name), original in zip(owners, before, strict=True):
+        assert vars(owner)[name] is original
+    server.add(asks("final_answer", answer="done"))
+    agent(server, find).run("SECRET")
+    assert list(exported.spans) == []
