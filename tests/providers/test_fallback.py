@@ -232,6 +232,16 @@ async def test_closing_a_chain_closes_its_providers(pair: Any):
     assert pair.one._made_async == {}
 
 
+async def test_the_bytes_that_would_be_sent(pair: Any):
+    """They are the first choice's, with its model."""
+    pair.script([Reply(text="one")], [])
+    chain = FallbackProvider(Choice(provider=pair.one, model="other"), pair.second)
+    await pair.ask(chain)
+    told = chain.wire_body(ASK, stream=pair.streamed)
+    assert pair.servers[0].requests[0].body == told
+    assert b'"other"' in told
+
+
 # --- circuits ------------------------------------------------------------------------------------
 
 

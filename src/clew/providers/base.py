@@ -257,6 +257,14 @@ class Provider(ABC):
     def astream(self, request: ChatRequest, *, hops: Hops | None = None) -> AsyncChatStream:
         """Do as `stream` does."""
 
+    @abstractmethod
+    def wire_body(self, request: ChatRequest, *, stream: bool = False) -> bytes:
+        """Return the bytes of the body that would be sent; nothing is.
+
+        Raises:
+            ProviderError: the request holds something that JSON cannot say.
+        """
+
     def close(self) -> None:  # noqa: B027 - a provider need not hold any
         """Close the connections of `chat` and `stream`."""
 

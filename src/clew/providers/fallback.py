@@ -249,6 +249,11 @@ class FallbackProvider(Provider):
                 hops.append(_Hop(choice.provider, replace(request, model=model)))
         return hops
 
+    def wire_body(self, request: ChatRequest, *, stream: bool = False) -> bytes:
+        """Return the body that the first choice would be sent."""
+        first = self.choices(request)[0]
+        return first.provider.wire_body(first.request, stream=stream)
+
     def chat(self, request: ChatRequest, *, hops: Hops | None = None) -> ChatResponse:
         """Ask one provider after the other until one answers."""
         turn = _Turn(self, request)
