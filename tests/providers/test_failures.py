@@ -116,6 +116,7 @@ def test_the_waits_double_up_to_half_a_minute():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["openai"])
 async def test_without_a_word_the_wait_is_our_own(kit: Any):
     """Two retries take 0.3 s."""
     kit.server.add(Reply.failure(500), Reply.failure(500), Reply(text="x"))
@@ -124,12 +125,13 @@ async def test_without_a_word_the_wait_is_our_own(kit: Any):
     assert 0.3 <= time.monotonic() - started < 3
 
 
+@pytest.mark.parametrize("name", ["openai"])
 async def test_the_providers_wait_is_kept(kit: Any):
     """`retry-after` in seconds, longer and shorter than ours."""
-    kit.server.add(Reply.failure(429, retry_after=1), Reply(text="x"))
+    kit.server.add(Reply.failure(429, retry_after=0.5), Reply(text="x"))
     started = time.monotonic()
     await kit.chat()
-    assert 1.0 <= time.monotonic() - started < 4
+    assert 0.5 <= time.monotonic() - started < 4
     kit.server.add(*[Reply.failure(429, retry_after=0)] * 3, Reply(text="x"))
     started = time.monotonic()
     await kit.chat()
