@@ -22,7 +22,7 @@ from clew.testing import CaptureExporter, LoopbackServer, ReceivedRequest, Reply
 from clew.testing.loopback import Connection
 
 boto3 = pytest.importorskip("boto3")
-aioboto3 = pytest.importorskip("aioboto3")
+aiobotocore = pytest.importorskip("aiobotocore.session")
 from botocore.config import Config  # noqa: E402
 from botocore.exceptions import ClientError, EndpointConnectionError  # noqa: E402
 
@@ -164,36 +164,43 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(params=["boto3", "aioboto3"])
+@pytest.fixture(params=["boto3", "aiobotocore", "aioboto3"])
 def kit(request: pytest.FixtureRequest, server: Bedrock) -> Kit:
-    return Kit(request.param == "aioboto3", server)
+    return Kit(request.param, server)
 
 
 class Kit:
-    """boto3 or aioboto3 behind the same coroutine methods."""
+    """boto3 or one of its asynchronous twins, behind the same coroutine methods."""
 
-    def __init__(self, asynchronous: bool, server: Bedrock) -> None:
-        self.asynchronous = asynchronous
+    def __init__(self, library: str, server: Bedrock) -> None:
+        self.asynchronous = library != "boto3"
+        self.library = library
         self.server = server
         self.raw: Any = None
 
     @asynccontextmanager
     async def client(self, attempts: int = 1, seconds: float = 10) -> AsyncIterator[Any]:
         retries: Any = {"total_max_attempts": attempts, "mode": "standard"}
-        arguments = {
-            **OPTIONS,
-            "endpoint_url": self.server.base_url,
-            "config": Config(retries=retries, read_timeout=seconds),
-        }
-        if self.asynchronous:
-            async with aioboto3.Session().client("bedrock-runtime", **arguments) as client:
-                self.raw = client
-                yield Awaited(client)
+        options: dict[str, Any] = {"retries": retries, "read_timeout": seconds}
+        if self.library.endswith("httpx"):
+            from aiobotocore.config import AioConfig
+            from aiobotocore.httpxsession import HttpxSession
+
+            config: Any = AioConfig(http_session_cls=HttpxSession, **options)
         else:
-            client = boto3.Session().client("bedrock-runtime", **arguments)
-            self.raw = client
-            yield Awaited(client)
-            client.close()
+            config = Config(**options)
+        arguments = {**OPTIONS, "endpoint_url": self.server.base_url, "config": config}
+        if not self.asynchronous:
+            self.raw = boto3.Session().client("bedrock-runtime", **arguments)
+            yield Awaited(self.raw)
+            self.raw.close()
+            return
+        if self.library == "aioboto3":
+            made = pytest.importorskip("aioboto3").Session().client("bedrock-runtime", **arguments)
+        else:
+            made = aiobotocore.get_session().create_client("bedrock-runtime", **arguments)
+        async with made as self.raw:
+            yield Awaited(self.raw)
 
     async def events(self, stream: Any, limit: int | None = None) -> list[Any]:
         read: list[Any] = []
@@ -604,6 +611,17 @@ async def test_one_client_alone(exported: CaptureExporter, server: Bedrock, kit:
             await mine.converse(**ASK)
             await other.converse(**ASK)
             assert len(rounds(exported)) == 2
+
+
+async def test_plain_calls_over_httpx(exported: CaptureExporter, server: Bedrock) -> None:
+    """Aiobotocore may send with httpx, whose tap then sees its requests: grouped all the same."""
+    clew.instrument()
+    server.add(plain({"message": "SECRET"}, 503), plain(ANSWER))
+    async with Kit("aiobotocore over httpx", server).client(attempts=2) as client:
+        await client.converse(**ASK)
+    (found,) = rounds(exported)
+    assert (found["clew.attempts"], found["clew.attempt.grouped"]) == (2, True)
+    assert tokens(found) == (100, 20, 30)
 
 
 def test_other_services_are_left_alone(exported: CaptureExporter, server: Bedrock) -> None:
