@@ -10,6 +10,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from opentelemetry.context import Context
+
 from clew import context, levels
 from clew._guard import guard
 from clew.actors import Actor, may
@@ -47,10 +49,27 @@ def ask(runtime: Runtime, level: int, actor: Actor | None) -> Ask:
     return Ask(level, level, None)
 
 
-def record(runtime: Runtime, asked: Ask, actor: Actor | None) -> None:
-    """Record a raise as a decision, under the node that is current; lowering is none."""
+def around(runtime: Runtime, level: int | None, actor: Actor | None) -> tuple[Ask | None, Context]:
+    """Return what is granted of a level that is asked for here, and a context in which it holds."""
+    here = context.current()
+    if level is None:
+        return None, here
+    asked = ask(runtime, level, actor)
+    return asked, context.with_level(asked.granted, here)
+
+
+def record(runtime: Runtime, asked: Ask, actor: Actor | None, within: Context) -> None:
+    """Record a raise as a decision, under the node of a context; lowering is none."""
     if not asked.is_raise(runtime):
         return
+    token = context.attach(within)
+    try:
+        _decide(asked, actor)
+    finally:
+        context.detach(token)
+
+
+def _decide(asked: Ask, actor: Actor | None) -> None:
     with guard("record a raise of the capture level"):
         refused = asked.refusal is not None
         decision = Decision(
@@ -74,6 +93,11 @@ def record(runtime: Runtime, asked: Ask, actor: Actor | None) -> None:
         decision.settle()
 
 
+def _actor_here() -> Actor | None:
+    node = context.current_node()
+    return node.agent.run.terms.actor if node is not None and node.agent is not None else None
+
+
 class Capture:
     """A capture level for a block: a context manager, sync and async."""
 
@@ -88,10 +112,11 @@ class Capture:
         runtime = _runtime.get()
         if runtime is not None:
             with guard("set a capture level"):
-                asked = ask(runtime, self._level, self._actor)
-                here = context.current()
-                self._token = context.attach(context.with_level(asked.granted, here))
-                record(runtime, asked, self._actor)
+                actor = self._actor or _actor_here()
+                asked, inner = around(runtime, self._level, actor)
+                self._token = context.attach(inner)
+                if asked is not None:
+                    record(runtime, asked, actor, inner)
         return self
 
     def __exit__(
@@ -124,7 +149,8 @@ def capture(level: LevelName, *, actor: Actor | str | None = None) -> Capture:
 
     Args:
         level: `none`, `metadata`, `redacted` or `full`.
-        actor: who asks for it; a raise above the settings' level needs one with the right to.
+        actor: who asks for it, by default the current run's; a raise above the settings' level
+            needs one who may `capture:raise` (see `clew.actors`).
 
     Raises:
         ConfigurationError: there is no such level.

@@ -2,6 +2,7 @@
 
     clew1~<traceparent>~<segment>~<segment id>~<rounds>~<totals>~<agent>
 
+The version may end with a letter for the capture level that the run asked for (n, m, r or f).
 The first field after the version is a W3C traceparent (https://www.w3.org/TR/trace-context/),
 the totals are those of `Totals.to_fields`. A reference holds no content and no secret.
 """
@@ -18,6 +19,8 @@ from clew.pipeline.totals import Totals
 from clew.semconv import COST_STATUSES
 
 _VERSION = "clew1"
+_LEVELS = "nmrf"
+_VERSIONS = (_VERSION, *(_VERSION + letter for letter in _LEVELS))
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _SEGMENT_ID = re.compile(r"[0-9a-f]{16}")
 
@@ -33,12 +36,14 @@ class Reference(Struct, frozen=True, kw_only=True):
     rounds: int
     totals: Totals
     agent: str
+    capture: int | None = None
+    """The capture level that was asked for; None: none was."""
 
     def __str__(self) -> str:
         traceparent = f"00-{self.run_id.int:032x}-{self.span_id:016x}-{self.flags:02x}"
         return "~".join(
             (
-                _VERSION,
+                _VERSION if self.capture is None else _VERSION + _LEVELS[self.capture],
                 traceparent,
                 str(self.segment),
                 self.segment_id,
@@ -58,7 +63,8 @@ class Reference(Struct, frozen=True, kw_only=True):
         try:
             version, traceparent, segment, segment_id, rounds, totals, agent = text.split("~", 6)
             match = _TRACEPARENT.fullmatch(traceparent)
-            if version != _VERSION or match is None or not _SEGMENT_ID.fullmatch(segment_id):
+            level = version.removeprefix(_VERSION)
+            if version not in _VERSIONS or match is None or not _SEGMENT_ID.fullmatch(segment_id):
                 raise ValueError("not a run reference")
             run_id = uuid.UUID(hex=match[1])
             if not (segment.isdigit() and rounds.isdigit() and run_id.int):
@@ -72,6 +78,7 @@ class Reference(Struct, frozen=True, kw_only=True):
                 rounds=int(rounds),
                 totals=Totals.from_fields(totals, COST_STATUSES),
                 agent=agent,
+                capture=_LEVELS.index(level) if level else None,
             )
         except (ValueError, AttributeError):
             shown = text if isinstance(text, str) and len(text) <= 80 else f"{str(text)[:77]}..."

@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN, Link, SpanContext, TraceFlags
 
-from clew import context, semconv
+from clew import capturing, context, levels, semconv
 from clew._guard import guard, record_failure, warn_once
 from clew.actors import Actor
 from clew.errors import ApprovalRequired, ClewError, PolicyDenied
 from clew.ids import RunIdGenerator, hex_64, parse_run_id
+from clew.levels import LevelName
 from clew.pipeline import runtime as _runtime
 from clew.pipeline.late import totals_attributes
 from clew.pipeline.runtime import Runtime
@@ -58,6 +58,7 @@ class Run(Node):
     """
 
     __slots__ = (
+        "_asked_level",
         "_given",
         "_made",
         "_options",
@@ -96,6 +97,7 @@ class Run(Node):
         self._termination_reason: str | None = None
         self._token: context.Token | None = None
         self._made = False
+        self._asked_level: int | None = None
 
     # --- what the user asks of a run -------------------------------------------------------------
 
@@ -159,6 +161,7 @@ class Run(Node):
                 rounds=agent.rounds if agent else 0,
                 totals=self.totals,
                 agent=identifier(self.agent_name, semconv.AGENT_NAME, "agent name"),
+                capture=self._asked_level,
             )
         )
 
@@ -206,23 +209,34 @@ class Run(Node):
         self.parent_node = node
         if outer is not None:
             self.terms.outer = outer.run.terms
+        level = self.terms.capture
+        if level is None and self._reference is not None:
+            level = self._reference.capture
+        asked, base = capturing.around(runtime, level, self.terms.actor)
+        if runtime.capturing:
+            self.level = runtime.level_in(base)
+            self._asked_level = context.asked_level(base)
         if outer is not None and self._is_nested(outer):
-            return self._open_nested(runtime, outer)
-        return self._open_segment(runtime, outer)
+            inner = self._open_nested(runtime, outer, base)
+        else:
+            inner = self._open_segment(runtime, outer, base)
+        if asked is not None:
+            capturing.record(runtime, asked, self.terms.actor, inner)
+        return inner
 
     def _is_nested(self, outer: Agent) -> bool:
         if self._reference is not None:
             return False
         return not self._own_id or self.run_id == outer.segment.run_id
 
-    def _open_nested(self, runtime: Runtime, outer: Agent) -> Context:
+    def _open_nested(self, runtime: Runtime, outer: Agent, base: Context) -> Context:
         self._root = False
         self.run_id = outer.segment.run_id
         self.agent = Agent(self, outer.segment, hex_64())
         self._begin(runtime, *self._named())
-        return context.with_node(self, self.span)
+        return context.with_node(self, self.span, base)
 
-    def _open_segment(self, runtime: Runtime, outer: Agent | None) -> Context:
+    def _open_segment(self, runtime: Runtime, outer: Agent | None, base: Context) -> Context:
         reference = self._reference
         segment = runtime.segments.open(
             self.run_id,
@@ -236,7 +250,6 @@ class Run(Node):
             attributes[semconv.SEGMENT_RESTART] = True
         if outer is not None:
             attributes[semconv.RUN_PARENT_ID] = str(outer.segment.run_id)
-        base = otel_context.get_current()
         token = RunIdGenerator.with_trace_id(segment.trace_id)
         try:
             self._begin(runtime, name, attributes, parent=Context(), links=self._links())
@@ -253,7 +266,7 @@ class Run(Node):
         attributes = {
             semconv.OPERATION: "invoke_agent",
             semconv.AGENT_NAME: name,
-            semconv.CAPTURE_LEVEL: "metadata",
+            semconv.CAPTURE_LEVEL: levels.name_of(getattr(self, "level", levels.METADATA)),
             **self._options,
         }
         return f"invoke_agent {name}", attributes
@@ -407,6 +420,7 @@ def run(
     trigger: str | None = None,
     message_id: str | None = None,
     gates: Sequence[Gate] = (),
+    capture: LevelName | None = None,
 ) -> Run:
     """Return a run of an agent, to be used in `with`, `async with`, or as a decorator.
 
@@ -426,9 +440,12 @@ def run(
         trigger: what started the run, such as `user_message`.
         message_id: the message that started it.
         gates: gates for this run, on top of those of the settings.
+        capture: capture level of this run (`none`, `metadata`, `redacted` or `full`). The
+            strictest of all that apply wins; above the settings' level, see `clew.capture`.
 
     Raises:
         RunIdError: `run_id` is nil or malformed.
+        ConfigurationError: there is no such capture level.
     """
     options: dict[str, Any] = {
         semconv.CONVERSATION_ID: conversation_id,
@@ -439,7 +456,8 @@ def run(
         semconv.MESSAGE_ID: message_id,
     }
     known = identify(actor, options)
-    terms = Terms(actor=known, gates=tuple(gates), options=options)
+    level = None if capture is None else levels.number_of(capture)
+    terms = Terms(actor=known, gates=tuple(gates), options=options, capture=level)
     return Run(agent, run_id=run_id, options=options, terms=terms)
 
 

@@ -15,7 +15,7 @@ from opentelemetry.trace import INVALID_SPAN, Link, Span, SpanKind, StatusCode
 
 from clew import context, semconv
 from clew._guard import record_failure, warn_once
-from clew.levels import METADATA, NONE, NOT_AT_NONE
+from clew.levels import METADATA, NONE, NOT_AT_NONE, name_of
 from clew.pipeline.asked import AskedCalls
 from clew.pipeline.light import LightSpan
 from clew.pipeline.runtime import Runtime
@@ -186,6 +186,9 @@ class Node:
         """Learn the capture level of this span, and leave out what it does not permit."""
         if not hasattr(self, "level"):  # a run knows its own
             self.level = runtime.level_in(within)
+            run = self.agent.run if self.agent is not None else None
+            if run is None or getattr(run, "level", METADATA) != self.level:
+                attributes[semconv.CAPTURE_LEVEL] = name_of(self.level)
         if self.level == NONE:
             _without_digests(attributes)
 

@@ -20,7 +20,7 @@ class Terms:
     top, so that nothing is dropped by nesting.
     """
 
-    __slots__ = ("_actor", "_sources", "gates", "options", "outer")
+    __slots__ = ("_actor", "_sources", "capture", "gates", "options", "outer")
 
     def __init__(
         self,
@@ -28,8 +28,11 @@ class Terms:
         actor: Actor | None = None,
         gates: tuple[Gate, ...] = (),
         options: Mapping[str, Any] | None = None,
+        capture: int | None = None,
     ) -> None:
         self._actor = actor
+        self.capture = capture
+        """The capture level that is asked for; None: none is."""
         self._sources: dict[str, str] = {}
         self.gates = gates
         self.options = options or {}
@@ -37,7 +40,9 @@ class Terms:
 
     def copy(self) -> Terms:
         """Return the same terms for another run."""
-        return Terms(actor=self._actor, gates=self.gates, options=self.options)
+        return Terms(
+            actor=self._actor, gates=self.gates, options=self.options, capture=self.capture
+        )
 
     def _chain(self) -> Iterator[Terms]:
         terms: Terms | None = self
