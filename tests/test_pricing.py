@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 from clew.errors import ConfigurationError
 from clew.facts import Usage
 from clew.pricing import PENDING, Cost, Price, Prices, Rates, compute
+from clew.pricing import cost as cost_module
 from clew.pricing.library import _next_change
 from clew.pricing.names import RowMatcher
 
@@ -182,6 +183,62 @@ def test_any_usage_gives_an_honest_status(usage, known, complete):
     assert cost.usd is None or cost.usd >= 0
     assert (cost.status == "partial") <= bool(cost.missing)
     assert (cost.status in {"priced", "provider_reported"}) <= (not cost.missing)
+
+
+few_counts = st.one_of(st.none(), st.just(0), st.integers(-10, 2000))
+seldom = st.one_of(st.none(), st.none(), st.just(0), st.integers(0, 100))
+some_rates = st.builds(
+    Rates,
+    input=st.sampled_from([None, 0.0, 1.3e-6, 0.1]),
+    output=st.sampled_from([None, 0.0, 2.7e-6, 0.7]),
+    cache_read=st.sampled_from([None, 0.0, 1.1e-7]),
+    cache_write=st.sampled_from([None, 0.0, 3.3e-6]),
+    reasoning=st.sampled_from([None, None, 9e-6]),
+    request=st.sampled_from([None, None, 0.01]),
+)
+some_prices = st.builds(
+    Price,
+    provider=st.just("p"),
+    model=st.just("m"),
+    source=st.just("test"),
+    version=st.just("1"),
+    rates=some_rates,
+    tiers=st.one_of(st.just(()), some_rates.map(lambda rates: ((1000, rates),))),
+    unmeasured=st.sampled_from([(), (), ("video",)]),
+)
+
+
+@given(
+    price=some_prices,
+    usage=st.builds(
+        Usage,
+        input_tokens=few_counts,
+        output_tokens=few_counts,
+        cache_read_tokens=few_counts,
+        cache_write_tokens=few_counts,
+        reasoning_tokens=few_counts,
+        cache_write_1h_tokens=seldom,
+        cache_read_audio_tokens=seldom,
+        input_audio_tokens=seldom,
+        output_audio_tokens=seldom,
+        input_image_tokens=seldom,
+        output_image_tokens=seldom,
+        web_searches=seldom,
+    ),
+)
+@settings(max_examples=1500, deadline=None)
+def test_the_short_way_for_text_gives_what_the_long_way_gives(price, usage):
+    """Calls of the most frequent kind are computed apart, to the same last digit."""
+    assert cost_module._compute(price, usage, complete=True) == compute(price, usage, complete=True)
+
+
+def test_the_short_way_is_taken_for_text():
+    """Else the test above would compare the long way with itself."""
+    plain = Usage(input_tokens=100, output_tokens=5, cache_read_tokens=40, output_audio_tokens=0)
+    price = price_of(input=1e-6, output=2e-6, cache_read=1e-7)
+    assert price.text_rates == (1e-6, 2e-6, 1e-7, None)
+    assert cost_module._of_text(price, price.text_rates, 100, 5, plain) is not None
+    assert price_of(input=1e-6, output=2e-6, reasoning=1e-5).text_rates is None
 
 
 @pytest.mark.parametrize(
@@ -712,6 +769,22 @@ def test_a_price_that_changes_with_the_hour_is_asked_for_again():
         _next_change(row, noon + timedelta(hours=6)) == (noon + timedelta(hours=12.5)).timestamp()
     )
     assert _next_change(ModelInfo(id="m", match=row.match, prices=prices), noon) is None
+
+
+def test_an_answer_is_remembered_unless_its_price_will_change(prices):
+    """Models asked for together are looked up once; a price with hours is asked for each time."""
+    for _ in range(2):
+        assert prices.find_for("openai", "gpt-4o-2024-08-06", "gpt-4o").model == "gpt-4o"
+        assert prices.find_for("openai", "gpt-4o", "no-such-model").model == "gpt-4o"
+        assert prices.find_for("openai", "no-such-model", None) is None
+        assert prices.find_for("openai", "x" * 600, None) is None
+    assert prices.find_for("deepseek", "deepseek-chat", "no-such-model") is not None
+    answers = set(prices._answers)
+    assert ("openai", "gpt-4o-2024-08-06", "gpt-4o", None) in answers
+    assert ("openai", "no-such-model", None, None) in answers
+    assert not {key for key in answers if any(name and len(name) > 512 for name in key)}
+    changing = prices._memo[("deepseek", "deepseek-chat", None)][1] is not None
+    assert changing is not (("deepseek", "deepseek-chat", "no-such-model", None) in answers)
 
 
 # --- loading ------------------------------------------------------------------------------------

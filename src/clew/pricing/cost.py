@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final, Literal
 
+import msgspec
 from msgspec import Struct
 
 from clew.facts import Usage
@@ -58,6 +59,20 @@ class Price(Struct, frozen=True, kw_only=True, gc=False):
     """Kinds that the row bills and that no usage counts: the cost is a lower bound."""
     service_tier: str | None = None
     """The tier or the batch processing whose rates these are; None for the standard rates."""
+    text_rates: tuple[float, float, float | None, float | None] | None = None
+    """Derived: input, output, cache reads and cache writes, where text costs nothing else."""
+
+    def __post_init__(self) -> None:
+        rates = self.rates
+        if (
+            rates.input is not None
+            and rates.output is not None
+            and rates.reasoning is None
+            and rates.request is None
+            and not self.unmeasured
+        ):
+            found = (rates.input, rates.output, rates.cache_read, rates.cache_write)
+            msgspec.structs.force_setattr(self, "text_rates", found)
 
 
 class Cost(Struct, frozen=True, kw_only=True, gc=False):
@@ -96,9 +111,27 @@ def compute(price: Price | None, usage: Usage | None, *, complete: bool) -> Cost
         complete: False when the stream ended before its closing event.
     """
     if price is not None and usage is not None and complete:
-        cost = _common(price, price.rates, usage)
-        if cost is not None:
-            return cost
+        # Text in and out, cached or not, at base rates: nearly every call. `_compute` gives the
+        # same, in more steps.
+        total_in, total_out, rates = usage.input_tokens, usage.output_tokens, price.text_rates
+        if not (
+            rates is None
+            or total_in is None
+            or total_out is None
+            or total_out < 0
+            or (price.tiers and total_in > price.tiers[0][0])
+            or usage.cost_usd is not None
+            or usage.web_searches is not None
+            or usage.cache_write_1h_tokens
+            or usage.input_audio_tokens
+            or usage.output_audio_tokens
+            or usage.input_image_tokens
+            or usage.output_image_tokens
+            or usage.cache_read_audio_tokens
+        ):
+            cost = _of_text(price, rates, total_in, total_out, usage)
+            if cost is not None:
+                return cost
     if usage is None:
         return NO_USAGE if price is None else Cost(status="unknown", price=price)
     billed = usage.cost_usd
@@ -110,50 +143,39 @@ def compute(price: Price | None, usage: Usage | None, *, complete: bool) -> Cost
     return _compute(price, usage, complete=complete)
 
 
-def _common(price: Price, rates: Rates, usage: Usage) -> Cost | None:
-    """Return the cost of a call of the most frequent kind, as `_compute` would; None for others.
-
-    That is text in and out, cached or not, at base rates that are all known.
-    """
-    total_in, total_out = usage.input_tokens, usage.output_tokens
+def _of_text(
+    price: Price,
+    rates: tuple[float, float, float | None, float | None],
+    total_in: int,
+    total_out: int,
+    usage: Usage,
+) -> Cost | None:
+    """Return the cost of a complete call that is text only; None where a rate is missing."""
+    rate_in, rate_out, rate_read, rate_write = rates
     read, written = usage.cache_read_tokens, usage.cache_write_tokens
-    if (
-        total_in is None
-        or total_out is None
-        or total_out < 0
-        or rates.input is None
-        or rates.output is None
-        or rates.reasoning is not None
-        or rates.request is not None
-        or price.unmeasured
-        or (price.tiers and total_in > price.tiers[0][0])
-        or usage.cost_usd is not None
-        or usage.web_searches is not None
-        or usage.cache_write_1h_tokens
-        or usage.input_audio_tokens
-        or usage.output_audio_tokens
-        or usage.input_image_tokens
-        or usage.output_image_tokens
-        or usage.cache_read_audio_tokens
-    ):
-        return None
-    uncached, read_usd, written_usd = total_in, None, None
+    read_usd = written_usd = None
+    output_usd = total_out * rate_out
     if read is not None:
-        if read < 0 or (read and rates.cache_read is None):
+        if read < 0 or (read and rate_read is None):
             return None
-        uncached -= read
-        read_usd = read * (rates.cache_read or 0.0)
+        total_in -= read
+        read_usd = read * (rate_read or 0.0)
     if written is not None:
-        if written < 0 or (written and rates.cache_write is None):
+        if written < 0 or (written and rate_write is None):
             return None
-        uncached -= written
-        written_usd = written * (rates.cache_write or 0.0)
-    if uncached < 0:
+        total_in -= written
+        written_usd = written * (rate_write or 0.0)
+    if total_in < 0:
         return None
-    input_usd, output_usd = uncached * rates.input, total_out * rates.output
+    input_usd = total_in * rate_in
+    usd = input_usd + output_usd
+    if read_usd is not None:
+        usd += read_usd
+    if written_usd is not None:
+        usd += written_usd
     return Cost(
         status="priced",
-        usd=input_usd + output_usd + (read_usd or 0.0) + (written_usd or 0.0),
+        usd=usd,
         input_usd=input_usd,
         output_usd=output_usd,
         cache_read_usd=read_usd,
