@@ -323,6 +323,10 @@ def _error(step: Step, decision_id: str, proposal: Proposal) -> ClewError:
     reason = reason if _code.fits(reason) is not None else OTHER
     if verdict.outcome == "require_approval":
         reference = None if proposal.reference is None else proposal.reference()
+        suspended = getattr(step.gate, "suspended", None)
+        if suspended is not None and None not in (reference, verdict.approval_id):
+            with guard("tell a gate how the run is resumed"):
+                suspended(verdict.approval_id, reference)
         return ApprovalRequired(
             step.gate.name,
             reason,

@@ -221,7 +221,8 @@ class Gate(Protocol):
 
     A gate may have more: `acheck(proposal)`, awaited instead of `check` in asynchronous code;
     `settle(proposal, settlement)`, called when what it allowed has ended; `release(proposal)`,
-    called when what it allowed did not happen after all; `rank`, by which gates are ordered
+    called when what it allowed did not happen after all; `suspended(approval_id, reference)`,
+    called with what resumes a run that waits for its approval; `rank`, by which gates are ordered
     (cheap ones first, 50 if absent). `check` may be called from several threads at once.
     """
 

@@ -46,6 +46,12 @@ COMMANDS: Final = (
     Command("runs", "clew.cli.runs", "runs", "List runs, newest first."),
     Command("show", "clew.cli.show", "show", "Show one run as a tree."),
     Command("policy", "clew.cli.policy", "policy", "Look at the allow-list, and try it out."),
+    Command(
+        "approvals",
+        "clew.cli.approvals",
+        "approvals",
+        "List tool calls that wait for an approval, and decide on them.",
+    ),
     Command("import", "clew.cli.import_", "import_", "Store the spans of an OTLP JSON file."),
     Command("prices", "clew.cli.prices", "prices", "Show what a model costs, and why."),
 )

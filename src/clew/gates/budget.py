@@ -1,0 +1,285 @@
+"""The budget gate: requests, tokens and cost, within a run, a day or a month.
+
+What a call may need is reserved before it is sent, under a lock, so that calls at the same time
+cannot overshoot together; when it has ended the reservation gives way to what it really used.
+
+    BudgetGate(
+        Limit(per="run", requests=20, cost_usd=0.50),
+        Limit(per="actor", period="day", tokens=200_000),
+    )
+
+A day and a month are those of UTC. The books are kept in this process; several processes that
+share a budget need a `ledger` of their own making.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import ClassVar, Literal, Protocol
+
+from msgspec import Struct
+
+from clew.errors import ConfigurationError
+from clew.gates.base import BaseGate, allow, deny
+from clew.typing import GateMode, Proposal, Settlement, Verdict
+
+Per = Literal["run", "actor", "configuration", "tenant", "everything"]
+Period = Literal["run", "day", "month"]
+_WORDS: Mapping[str, str] = {"day": "daily", "month": "monthly"}
+_OUTPUT_TOKENS = 1024
+_ALL_RUNS_KEPT = 100_000
+
+
+class Limit(Struct, frozen=True, kw_only=True):
+    """How much may be used, by whom, in which time; what is None has no limit."""
+
+    per: Per = "run"
+    period: Period = "run"
+    requests: int | None = None
+    tokens: int | None = None
+    """Input and output tokens together."""
+    cost_usd: float | None = None
+
+    def reason(self, what: str) -> str:
+        """Return the reason code of a denial by this limit, such as `actor_daily_tokens`."""
+        word = _WORDS.get(self.period)
+        return f"{self.per}_{what}" if word is None else f"{self.per}_{word}_{what}"
+
+
+class CountAs(Struct, frozen=True):
+    """A call whose price is not known counts as this much."""
+
+    usd: float
+
+
+class Amount(Struct, frozen=True, kw_only=True):
+    """Requests, tokens and US dollars."""
+
+    requests: int = 0
+    tokens: int = 0
+    cost_usd: float = 0.0
+
+    def plus(self, other: Amount) -> Amount:
+        """Return the sum."""
+        return Amount(
+            requests=self.requests + other.requests,
+            tokens=self.tokens + other.tokens,
+            cost_usd=self.cost_usd + other.cost_usd,
+        )
+
+    def minus(self, other: Amount) -> Amount:
+        """Return the difference."""
+        return Amount(
+            requests=self.requests - other.requests,
+            tokens=self.tokens - other.tokens,
+            cost_usd=self.cost_usd - other.cost_usd,
+        )
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """One account that a call is booked on, and its limit."""
+
+    key: str
+    limit: Limit
+    opening: Amount = Amount()
+    """What a new account begins with: a run that was resumed here has used something before."""
+
+
+class Ledger(Protocol):
+    """The books of a budget. Each method is one step that nothing can come between."""
+
+    def reserve(self, entries: list[Entry], planned: Amount) -> str | None:
+        """Book `planned` on all accounts, or on none: then return the reason code."""
+        ...
+
+    def correct(self, entries: list[Entry], planned: Amount, used: Amount) -> None:
+        """Replace what was reserved by what was used."""
+        ...
+
+    def used(self, key: str) -> Amount:
+        """Return what an account has used, reservations included."""
+        ...
+
+
+class MemoryLedger:
+    """Books in the memory of this process."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[str, Amount] = {}
+        self._lock = threading.Lock()
+
+    def reserve(self, entries: list[Entry], planned: Amount) -> str | None:
+        """Book `planned` on all accounts, or on none: then return the reason code."""
+        with self._lock:
+            for entry in entries:
+                found = _exceeded(entry.limit, self._account(entry), planned)
+                if found is not None:
+                    return found
+            for entry in entries:
+                self._accounts[entry.key] = self._account(entry).plus(planned)
+            while len(self._accounts) > _ALL_RUNS_KEPT:
+                del self._accounts[next(iter(self._accounts))]
+        return None
+
+    def correct(self, entries: list[Entry], planned: Amount, used: Amount) -> None:
+        """Replace what was reserved by what was used."""
+        with self._lock:
+            for entry in entries:
+                if entry.key in self._accounts:
+                    booked = self._accounts[entry.key]
+                    self._accounts[entry.key] = booked.minus(planned).plus(used)
+
+    def used(self, key: str) -> Amount:
+        """Return what an account has used, reservations included."""
+        with self._lock:
+            return self._accounts.get(key, Amount())
+
+    def _account(self, entry: Entry) -> Amount:
+        return self._accounts.get(entry.key, entry.opening)
+
+
+def _exceeded(limit: Limit, booked: Amount, planned: Amount) -> str | None:
+    after = booked.plus(planned)
+    if limit.requests is not None and after.requests > limit.requests:
+        return limit.reason("requests")
+    if limit.tokens is not None and after.tokens > limit.tokens:
+        return limit.reason("tokens")
+    if limit.cost_usd is not None and after.cost_usd > limit.cost_usd + 1e-9:
+        return limit.reason("cost")
+    return None
+
+
+class _Booked(Struct, frozen=True):
+    entries: list[Entry]
+    planned: Amount
+
+
+class BudgetGate(BaseGate):
+    """Denies a model call that would exceed a limit; the reason names the first one.
+
+    Args:
+        limits: all of them hold.
+        price_unknown: what becomes of a call without a price where a limit is on cost: `deny`
+            (`price_unknown`), `allow` (it counts as nothing), or `CountAs(usd)`.
+        output_tokens: how many output tokens are planned for a request that sets no maximum.
+        clock: returns the time in seconds since the epoch.
+        ledger: the books, by default in memory.
+        mode: see `BaseGate`.
+        mandatory: see `BaseGate`.
+        name: see `BaseGate`.
+        policy_version: see `BaseGate`.
+    """
+
+    default_name: ClassVar[str] = "budget"
+    kinds = frozenset({"model_call"})
+    rank: ClassVar[int] = 60
+
+    def __init__(
+        self,
+        *limits: Limit,
+        price_unknown: Literal["deny", "allow"] | CountAs = "deny",
+        output_tokens: int = _OUTPUT_TOKENS,
+        clock: Callable[[], float] = time.time,
+        ledger: Ledger | None = None,
+        mode: GateMode = "enforce",
+        mandatory: bool = True,
+        name: str | None = None,
+        policy_version: str | None = None,
+    ) -> None:
+        super().__init__(name=name, mode=mode, mandatory=mandatory, policy_version=policy_version)
+        for limit in limits:
+            if (limit.per == "run") != (limit.period == "run"):
+                raise ConfigurationError(
+                    f"a limit is per {limit.per!r} and period {limit.period!r}; `run` goes with "
+                    "`run`, everything else with `day` or `month`"
+                )
+        self._limits = limits
+        self._price_unknown = price_unknown
+        self._output_tokens = output_tokens
+        self._clock = clock
+        self.ledger: Ledger = MemoryLedger() if ledger is None else ledger
+        self._booked: dict[int, _Booked] = {}
+
+    def check(self, proposal: Proposal) -> Verdict | None:
+        """Reserve what the call may need, or deny it."""
+        entries = self._entries(proposal)
+        if not entries:
+            return allow("no_limit_applies")
+        output = proposal.max_output_tokens
+        output = self._output_tokens if output is None else output
+        planned_input = proposal.planned_input_tokens or 0
+        cost = 0.0
+        if any(entry.limit.cost_usd is not None for entry in entries):
+            known = None
+            if proposal.planned_cost is not None:
+                known = proposal.planned_cost(planned_input, output)
+            if known is None:
+                if self._price_unknown == "deny":
+                    return deny("price_unknown")
+                known = self._price_unknown.usd if isinstance(self._price_unknown, CountAs) else 0.0
+            cost = max(0.0, known)
+        planned = Amount(requests=1, tokens=planned_input + output, cost_usd=cost)
+        reason = self.ledger.reserve(entries, planned)
+        if reason is not None and self.mode == "enforce":
+            return deny(reason)
+        self._booked[proposal.number] = _Booked(entries if reason is None else [], planned)
+        return allow("within_budget") if reason is None else deny(reason)
+
+    def settle(self, proposal: Proposal, settlement: Settlement) -> None:
+        """Replace the reservation by what was used; where nobody tells, the reservation stays."""
+        booked = self._booked.pop(proposal.number, None)
+        if booked is None:
+            return
+        usage, planned = settlement.usage, booked.planned
+        if usage is None:
+            failed = settlement.failed and not settlement.cancelled
+            used = Amount(requests=1) if failed else planned
+        else:
+            known = settlement.cost_usd
+            used = Amount(
+                requests=1,
+                tokens=(usage.input_tokens or 0) + (usage.output_tokens or 0),
+                cost_usd=planned.cost_usd if known is None else known,
+            )
+        self.ledger.correct(booked.entries, planned, used)
+
+    def release(self, proposal: Proposal) -> None:
+        """Give the reservation back: nothing was sent."""
+        booked = self._booked.pop(proposal.number, None)
+        if booked is not None:
+            self.ledger.correct(booked.entries, booked.planned, Amount())
+
+    def _entries(self, proposal: Proposal) -> list[Entry]:
+        now = datetime.fromtimestamp(self._clock(), UTC)
+        entries: list[Entry] = []
+        for number, limit in enumerate(self._limits):
+            who = _who(limit.per, proposal)
+            if who is None:
+                continue
+            when = {"day": f"{now:%Y-%m-%d}", "month": f"{now:%Y-%m}"}.get(limit.period, "")
+            opening = Amount()
+            if limit.per == "run":
+                spent = proposal.spent
+                opening = Amount(
+                    requests=spent.rounds, tokens=spent.tokens, cost_usd=spent.cost_usd
+                )
+            key = f"{number} {limit.per} {who} {when}"
+            entries.append(Entry(key=key, limit=limit, opening=opening))
+        return entries
+
+
+def _who(per: Per, proposal: Proposal) -> str | None:
+    match per:
+        case "run":
+            return proposal.run_id
+        case "actor":
+            return proposal.actor.id if proposal.actor is not None else None
+        case "configuration":
+            return proposal.configuration
+        case "tenant":
+            return proposal.tenant
+        case "everything":
+            return ""
