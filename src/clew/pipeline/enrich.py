@@ -1,8 +1,9 @@
 """Fold spans of other instrumentations for a model call that is a round of ours.
 
-Only rounds and calls of ours carry `gen_ai.usage.*`, so that a plain sum over a trace counts each
-token once. The foreign spans above a round are remembered when the round opens; on their exported
-copies usage is removed and `clew.aggregate` set.
+One span carries the `gen_ai.usage.*` of a model call, so that a plain sum over a trace counts each
+token once: our round, or, where there is none, the innermost foreign span that tells of it; that
+one is priced when it is exported. The foreign spans above are remembered; on their exported copies
+usage is removed and `clew.aggregate` set.
 """
 
 from __future__ import annotations
@@ -12,9 +13,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from clew import semconv
+from clew.facts import CALL_OPERATIONS, ROUND_OPERATIONS, Usage
+from clew.pipeline.late import add_cost
+from clew.pricing import PENDING, Prices, compute
 
 _REMEMBERED = 10_000
 _DEPTH = 32
+_PATIENCE_S = 5.0
+_SYSTEM = "gen_ai.system"
+"""What `gen_ai.provider.name` was called before."""
+_NO_USAGE = Usage()
 _USAGE = "gen_ai.usage."
 _COST = "clew.cost."
 
@@ -41,10 +49,16 @@ class Folds:
             self._folded[current] = None
             current = self._parents[current]
 
-    def ended(self, span_id: int) -> bool:
-        """Forget a foreign span; tell whether it was folded."""
-        self._parents.pop(span_id, None)
-        return self._folded.pop(span_id, False) is None
+    def ended(self, span_id: int, attributes: Mapping[str, Any]) -> bool:
+        """Forget a foreign span; tell whether it was folded.
+
+        One that was not and tells of usage is the carrier: those above it are folded.
+        """
+        parent = self._parents.pop(span_id, None)
+        was_folded = self._folded.pop(span_id, False) is None
+        if not was_folded and parent is not None and semconv.USAGE_INPUT in attributes:
+            self.fold(parent)
+        return was_folded
 
 
 def folded(attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,3 +67,36 @@ def folded(attributes: Mapping[str, Any]) -> dict[str, Any]:
     if len(kept) != len(attributes):
         kept[semconv.AGGREGATE] = True
     return kept
+
+
+def priced(attributes: Mapping[str, Any], prices: Prices) -> Mapping[str, Any]:
+    """Return the attributes of a foreign model call that is no round of ours, with its cost.
+
+    Called on the export thread; waits for the prices, boundedly.
+    """
+    operation = attributes.get(semconv.OPERATION, "chat")
+    if operation not in ROUND_OPERATIONS and operation not in CALL_OPERATIONS:
+        return attributes
+    usage = Usage(
+        input_tokens=_count(attributes, semconv.USAGE_INPUT),
+        output_tokens=_count(attributes, semconv.USAGE_OUTPUT),
+        cache_read_tokens=_count(attributes, semconv.USAGE_CACHE_READ),
+        cache_write_tokens=_count(attributes, semconv.USAGE_CACHE_WRITE),
+        reasoning_tokens=_count(attributes, semconv.USAGE_REASONING),
+    )
+    if usage == _NO_USAGE:
+        return attributes
+    provider = attributes.get(semconv.PROVIDER) or attributes.get(_SYSTEM)
+    models = (attributes.get(semconv.RESPONSE_MODEL), attributes.get(semconv.REQUEST_MODEL))
+    prices.wait(_PATIENCE_S)
+    price = prices.find_for(provider, *models, attributes.get(semconv.RESPONSE_SERVICE_TIER))
+    if price is PENDING:
+        return attributes
+    found = dict(attributes)
+    add_cost(found, compute(price, usage, complete=True))
+    return found
+
+
+def _count(attributes: Mapping[str, Any], key: str) -> int | None:
+    value = attributes.get(key)
+    return value if type(value) is int and value >= 0 else None

@@ -21,6 +21,7 @@ from clew.pipeline.stamp import foreign_stamp
 if TYPE_CHECKING:
     from clew.pipeline.runtime import Runtime
 
+_CLIENT = SpanKind.CLIENT
 _NO_ATTRIBUTES: Mapping[str, Any] = {}
 
 
@@ -72,7 +73,7 @@ class RootProcessor(SpanProcessor):
                 segment = runtime.segments.of_trace(ids.trace_id)
                 if segment is not None:
                     segment.ended(segment.foreign.pop(ids.span_id, 0))
-                folded = runtime.folds.ended(ids.span_id)
+                folded = runtime.folds.ended(ids.span_id, span.attributes or _NO_ATTRIBUTES)
                 if self.runs_only and segment is None and not folded:
                     return
             if not self.exports or not ids.trace_flags.sampled:
@@ -93,8 +94,8 @@ class RootProcessor(SpanProcessor):
         if runtime is None or not self.exports:
             return
         try:
-            if span.kind is SpanKind.CLIENT:  # a round: the most frequent span
-                runtime.worker.submit(span)
+            if span._kind is _CLIENT:  # a round: the most frequent span
+                runtime.worker.submit_soon(span)
                 return
             attributes = span.raw_attributes()
             runtime.worker.submit(
@@ -159,6 +160,8 @@ class Exporting:
         attributes = _attributes_of(span)
         if folded:
             attributes = enrich.folded(attributes)
+        elif self.runtime is not None and not isinstance(span, LightSpan) and _is_foreign(span):
+            attributes = enrich.priced(attributes, self.runtime.prices)
         elif self.runtime is not None and self.runtime.late.waiting:
             late = self.runtime.late.attributes(cast("SpanContext", span.context).span_id)
             if late:
@@ -173,6 +176,11 @@ class Exporting:
     def close(self, deadline: float) -> None:
         """Shut the exporters down."""
         self.fanout.close(deadline)
+
+
+def _is_foreign(span: ReadableSpan) -> bool:
+    scope = span.instrumentation_scope
+    return scope is None or scope.name != semconv.SCOPE
 
 
 def _attributes_of(span: ReadableSpan) -> Mapping[str, Any]:
