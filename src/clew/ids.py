@@ -63,9 +63,7 @@ def fresh_run_id() -> uuid.UUID:
 
 def random_64() -> int:
     """Return 64 random bits, never zero."""
-    while not (value := _source.getrandbits(64)):
-        pass
-    return value
+    return _source.getrandbits(64) or random_64()
 
 
 def hex_64() -> str:

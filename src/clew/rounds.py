@@ -20,7 +20,7 @@ from clew.facts import (
     Usage,
 )
 from clew.pipeline.asked import Asked
-from clew.pipeline.late import Pending, add_cost, add_to_totals
+from clew.pipeline.late import Pending, add_cost
 from clew.pipeline.light import LightSpan
 from clew.pipeline.runtime import Runtime
 from clew.pricing import PENDING, Cost, compute
@@ -231,7 +231,11 @@ class Round(Node):
     def finish(self, ending: Ending) -> None:
         """End the round; only the first call counts."""
         runtime = self.runtime
-        if runtime is None or self.span is INVALID_SPAN or not self._claim():
+        if runtime is None or self.span is INVALID_SPAN:
+            return
+        try:
+            self._unclaimed.pop()  # as `_claim` does it
+        except IndexError:
             return
         try:
             self._finish(runtime, ending)
@@ -294,11 +298,13 @@ class Round(Node):
         usage = response.usage
         cost, late = UNKNOWN_COST, None
         if usage is not None:
-            models = (response.model, self.request.model or route.model)
-            price = runtime.prices.find_for(route.provider, *models, response.service_tier)
+            asked = self.request.model or route.model
+            price = runtime.prices.find_for(
+                route.provider, response.model, asked, response.service_tier
+            )
             complete = ending.outcome is None or ending.outcome == "complete"
             if price is PENDING:
-                late = self._price_later(runtime, response, usage, models, complete=complete)
+                late = self._price_later(runtime, response, usage, complete=complete)
             else:
                 cost = compute(price, usage, complete=complete)
         agent = self.agent
@@ -313,7 +319,7 @@ class Round(Node):
                     if hops is not None:
                         hops.with_usage = True
                 if late is None:
-                    add_to_totals(totals, cost)
+                    totals.add_cost_of(cost)
                 else:
                     segment.pending.append(late)
         return cost
@@ -323,13 +329,12 @@ class Round(Node):
         runtime: Runtime,
         response: ResponseFacts,
         usage: Usage,
-        models: tuple[str | None, str | None],
         *,
         complete: bool,
     ) -> Pending:
         late = self.late = Pending(
             provider=self.route.provider,
-            models=models,
+            models=(response.model, self.request.model or self.route.model),
             tier=response.service_tier,
             usage=usage,
             complete=complete,

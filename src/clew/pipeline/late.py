@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from clew import semconv
 from clew.facts import Usage
-from clew.pipeline.totals import Totals
 from clew.pricing import PENDING, Cost, Prices, compute
 from clew.semconv import (
     COST_CACHE_READ_USD,
@@ -86,7 +85,7 @@ class LateCosts:
             pending.cost = cost = compute(price, pending.usage, complete=pending.complete)
         if pending.segment is not None:
             with pending.segment.lock:
-                add_to_totals(pending.segment.totals, cost)
+                pending.segment.totals.add_cost_of(cost)
         return True
 
     def attributes(self, span_id: int) -> Mapping[str, Any]:
@@ -105,13 +104,6 @@ class LateCosts:
         for waiting in segment.pending:
             self.settle(waiting)
         return totals_attributes(segment) if root else {}
-
-
-def add_to_totals(totals: Totals, cost: Cost) -> None:
-    """Add a round's cost to totals."""
-    totals.add_cost(cost.status, cost.usd)
-    if cost.status == "unpriced":
-        totals.rounds_unpriced += 1
 
 
 def totals_attributes(segment: Segment) -> dict[str, Any]:

@@ -189,7 +189,8 @@ class LightSpan(ReadableSpan, trace.Span):
     def finish(self, attributes: Mapping[str, Any], end_time: int, *, failed: bool) -> None:
         """Set attributes that have obeyed their rules, end the span, and hand it on."""
         if self._end_time is None:
-            self._attributes.update(attributes)  # type: ignore[union-attr]
+            if attributes:
+                self._attributes.update(attributes)  # type: ignore[union-attr]
             if failed:
                 self._status = _ERROR
             self._end_time = end_time

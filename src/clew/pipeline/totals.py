@@ -56,13 +56,23 @@ class Totals(Struct, kw_only=True):
             self.reasoning_tokens = (self.reasoning_tokens or 0) + usage.reasoning_tokens
 
     def add_cost(self, status: str, usd: float | None) -> None:
-        """Add the cost of one round or call."""
+        """Add a cost, of a round or of other totals."""
         if usd is not None:
             self.cost_usd = (self.cost_usd or 0.0) + usd
         if self.cost_status is None:
             self.cost_status = status
         elif self.cost_status != status:
             self.cost_status = "partial"
+
+    def add_cost_of(self, round_: Any) -> None:
+        """Add the `Cost` of one round or call."""
+        status, usd = round_.status, round_.usd
+        if usd is not None:
+            self.cost_usd = usd + (self.cost_usd or 0.0)
+        if self.cost_status != status:
+            self.cost_status = status if self.cost_status is None else "partial"
+        if status == "unpriced":
+            self.rounds_unpriced += 1
 
     def plus(self, other: Totals) -> Totals:
         """Return the sum of two totals."""

@@ -89,6 +89,13 @@ class Worker:
         if self._thread is None:
             self.start()
 
+    def submit_soon(self, span: Any) -> None:
+        """Queue a finished span that may wait and may be dropped, like nearly all."""
+        if len(self._queue) < self._batch_size - 1 and self._thread is not None:
+            self._queue.append(span)
+        else:
+            self.submit(span)
+
     def call_soon(self, call: Callable[[], None]) -> None:
         """Run `call` on the export thread within its delay (at most a second)."""
         self._soon.append(call)
