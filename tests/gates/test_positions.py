@@ -1,0 +1,440 @@
+"""Where gates stand: in front of model calls at the SDK's entry or at `send`, and around tools."""
+
+# ruff: noqa: PT012 - what is called in a test may be sync or async
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from governed import DENY, KITS, MARK, Kit, Saying, decisions
+
+import clew
+from clew.errors import ApprovalRequired, PolicyDenied
+from clew.providers import ChatRequest, Message, provider
+from clew.testing import CaptureExporter, Reply, ScriptedProvider
+from clew.typing import Verdict
+
+Govern = Callable[..., CaptureExporter]
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedProvider]:
+    with ScriptedProvider(lambda _: Reply(text=f"{MARK} answer")) as running:
+        yield running
+
+
+@pytest.fixture(params=KITS)
+async def kit(request: pytest.FixtureRequest, server: ScriptedProvider) -> AsyncIterator[Kit]:
+    made = Kit(request.param, server)
+    yield made
+    await made.close()
+
+
+async def test_a_denial_reaches_the_caller_as_itself(
+    govern: Govern, kit: Kit, server: ScriptedProvider
+) -> None:
+    """One evaluation, one decision, nothing sent, no failed round, and no wrapping by the SDK."""
+    gate = Saying(DENY)
+    exported = govern(gate)
+    with pytest.raises(PolicyDenied) as caught, clew.run("triage"):
+        await kit.ask()
+    assert type(caught.value) is PolicyDenied
+    assert (caught.value.__cause__, caught.value.__suppress_context__) == (None, True)
+    assert (caught.value.gate, caught.value.reason) == ("house", "house_rule")
+    assert MARK not in f"{caught.value!r}{caught.value}"
+    assert (len(gate.asked), server.requests) == (1, [])
+    (found,) = decisions(exported)
+    assert found["id"] == caught.value.decision_id
+    assert {key: found[key] for key in ("gate", "outcome", "reason", "enforced", "executed")} == {
+        "gate": "house",
+        "outcome": "deny",
+        "reason": "house_rule",
+        "enforced": True,
+        "executed": False,
+    }
+    assert exported.by_name("chat") == ()
+    (run,) = exported.by_name("invoke_agent")
+    assert run.attributes["clew.run.termination_reason"] == "policy_denied"
+    assert run.attributes["clew.run.denials"] == 1
+    assert run.attributes["clew.run.rounds"] == 0
+    assert MARK.encode() not in exported.otlp_bytes()
+
+
+async def test_what_is_allowed_is_recorded_and_sent_once(
+    govern: Govern, kit: Kit, server: ScriptedProvider
+) -> None:
+    """The gate sees the facts of the request; the round has the gate's decision beside it."""
+    gate = Saying(Verdict(outcome="allow", reason="fine", policy="p", policy_version="7"))
+    exported = govern(gate, trust_zones={"127.0.0.1": "local"})
+    with clew.run("triage", actor="ann", configuration="v7", tenant="acme") as run:
+        run.uses("notes", "source_code")
+        assert await kit.text() == f"{MARK} answer"
+    (proposal,) = gate.asked
+    assert len(server.requests) == 1
+    body = server.requests[0].body
+    assert proposal.content is not None
+    assert proposal.content() == body
+    assert proposal.actor is not None
+    assert (
+        proposal.kind,
+        proposal.run_id,
+        proposal.agent,
+        proposal.actor.id,
+        proposal.configuration,
+        proposal.tenant,
+        proposal.model,
+        proposal.operation,
+        proposal.request_bytes,
+        proposal.max_output_tokens,
+        proposal.data_class,
+        proposal.source,
+        proposal.trust_zone,
+    ) == (
+        "model_call",
+        str(run.run_id),
+        "triage",
+        "ann",
+        "v7",
+        "acme",
+        kit.model,
+        "chat",
+        len(body),
+        50,
+        "source_code",
+        "notes",
+        "local",
+    )
+    assert MARK not in repr(proposal)
+    (found,) = decisions(exported)
+    assert (found["outcome"], found["policy"], found["policy_version"]) == ("allow", "p", "7")
+    assert (found["trust_zone"], found["data_class"]) == ("local", "source_code")
+    assert found["executed"] is True
+    assert len(exported.by_name("chat")) == 1
+    ((settled, settlement),) = gate.settled
+    assert settled is proposal
+    assert (settlement.usage.input_tokens, settlement.usage.output_tokens) == (12, 7)
+    assert MARK.encode() not in exported.otlp_bytes()
+
+
+async def test_attempts_of_one_call_are_decided_on_once(
+    govern: Govern, kit: Kit, server: ScriptedProvider
+) -> None:
+    """What the SDK sends again is not asked about again."""
+    gate = Saying(Verdict(outcome="allow"))
+    exported = govern(gate)
+    server.replace(Reply.failure(500, retry_after_ms=1), Reply(text="done"))
+    with clew.run("triage"):
+        assert await kit.text() == "done"
+    assert (len(gate.asked), len(server.requests), len(gate.settled)) == (1, 2, 1)
+    assert len(decisions(exported)) == 1
+    (span,) = exported.by_name("chat")
+    assert span.attributes["clew.attempts"] == 2
+
+
+async def test_observing_stops_nothing(govern: Govern, kit: Kit, server: ScriptedProvider) -> None:
+    """A denial that is only observed is recorded as not enforced, and the call is made."""
+    exported = govern(Saying(DENY, mode="observe"))
+    with clew.run("triage"):
+        assert await kit.text() == f"{MARK} answer"
+    (found,) = decisions(exported)
+    assert (found["outcome"], found["enforced"], found["executed"]) == ("deny", False, True)
+
+
+@pytest.mark.parametrize("mandatory", [True, False])
+async def test_a_gate_that_crashes(
+    govern: Govern, kit: Kit, server: ScriptedProvider, mandatory: bool
+) -> None:
+    """A mandatory gate denies then, an optional one allows; both say so, and neither quotes."""
+    gate = Saying(RuntimeError(f"{MARK} text"), mandatory=mandatory)
+    exported = govern(gate, faults={"ask the gate Saying"})
+    if mandatory:
+        with pytest.raises(PolicyDenied, match="gate_error") as caught, clew.run("triage"):
+            await kit.ask()
+        assert MARK not in repr(caught.value)
+        assert caught.value.__context__ is None or MARK not in repr(caught.value.__context__)
+    else:
+        with clew.run("triage"):
+            assert await kit.text() == f"{MARK} answer"
+    (found,) = decisions(exported)
+    assert found["reason"] == "gate_error"
+    assert found["outcome"] == ("deny" if mandatory else "allow")
+    assert len(server.requests) == (0 if mandatory else 1)
+    assert MARK.encode() not in exported.otlp_bytes()
+
+
+async def test_gates_are_asked_in_order_until_one_stops(
+    govern: Govern, kit: Kit, server: ScriptedProvider
+) -> None:
+    """Cheap ones come first; those that had allowed are told that nothing happened."""
+    first = Saying(Verdict(outcome="allow"), name="first", rank=10)
+    second = Saying(DENY, name="second", rank=20)
+    third = Saying(Verdict(outcome="allow"), name="third", rank=30)
+    exported = govern(third, second, first)
+    with pytest.raises(PolicyDenied), clew.run("triage"):
+        await kit.ask()
+    assert [found["gate"] for found in decisions(exported)] == ["first", "second"]
+    assert [found["executed"] for found in decisions(exported)] == [False, False]
+    assert (len(first.released), len(second.released), third.asked) == (1, 0, [])
+
+
+async def test_a_run_adds_gates_and_drops_none(
+    govern: Govern, kit: Kit, server: ScriptedProvider
+) -> None:
+    """Gates of a run come on top, also for its nested agents; other runs do not have them."""
+    house, own = Saying(Verdict(outcome="allow")), Saying(DENY, name="own")
+    govern(house)
+    with clew.run("outer", gates=[own]), clew.run("nested"), pytest.raises(PolicyDenied):
+        await kit.ask()
+    with clew.run("other", gates=[]):
+        await kit.ask()
+    assert (len(house.asked), len(own.asked), len(server.requests)) == (2, 1, 1)
+
+
+async def test_a_run_may_be_the_first_to_bring_gates(
+    govern: Govern, kit: Kit, server: ScriptedProvider
+) -> None:
+    """Where the settings have none, those of a run are asked all the same."""
+    govern()
+    with clew.run("triage", gates=[Saying(DENY)]), pytest.raises(PolicyDenied):
+        await kit.ask()
+    assert server.requests == []
+
+
+async def test_allowing_decisions_can_be_left_out(
+    govern: Govern, kit: Kit, server: ScriptedProvider
+) -> None:
+    """With `record_allow` off only what is not plain allowing is recorded, in gapless order."""
+    exported = govern(
+        Saying(Verdict(outcome="allow")), Saying(DENY, mode="observe"), record_allow=False
+    )
+    with clew.run("triage"):
+        await kit.ask()
+    assert [found["outcome"] for found in decisions(exported)] == ["deny"]
+    (run,) = exported.by_name("invoke_agent")
+    numbers = sorted(s.attributes["clew.seq"] for s in exported.spans if "clew.seq" in s.attributes)
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert run.attributes["clew.run.decisions"] == 1
+
+
+async def test_streams_and_raw_responses_are_denied_alike(
+    govern: Govern, kit: Kit, server: ScriptedProvider
+) -> None:
+    """Whatever form the SDK's method has, the denial is itself."""
+    govern(Saying(DENY))
+    with pytest.raises(PolicyDenied):
+        await kit.ask(stream=True)
+    resource = kit.client.chat.completions if kit.openai else kit.client.messages
+    size = {"max_completion_tokens" if kit.openai else "max_tokens": 5}
+    with pytest.raises(PolicyDenied):
+        asked = resource.with_raw_response.create(
+            model=kit.model, messages=[{"role": "user", "content": "x"}], **size
+        )
+        if kit.asynchronous:
+            await asked
+    assert server.requests == []
+
+
+def raw_request(server: ScriptedProvider) -> dict[str, Any]:
+    body = {"model": "gpt-5-mini", "messages": [{"role": "user", "content": MARK}]}
+    return {"url": f"{server.openai_base_url}/chat/completions", "json": body}
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_a_bare_http_client_is_denied_at_send(
+    govern: Govern, server: ScriptedProvider, asynchronous: bool
+) -> None:
+    """Where no SDK is in between, the denial is raised by `send`; other requests pass."""
+    gate = Saying(DENY)
+    govern(gate)
+    if asynchronous:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            with pytest.raises(PolicyDenied):
+                await client.post(**raw_request(server))
+            assert (await client.get(f"{server.base_url}/other")).status_code == 404
+    else:
+        with httpx.Client(trust_env=False) as client:
+            with pytest.raises(PolicyDenied):
+                client.post(**raw_request(server))
+            assert client.get(f"{server.base_url}/other").status_code == 404
+    assert (len(gate.asked), len(server.requests)) == (1, 1)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_our_own_adapters_are_governed(
+    govern: Govern, server: ScriptedProvider, asynchronous: bool
+) -> None:
+    """An adapter neither retries nor wraps a denial, whole or streamed."""
+    gate = Saying(DENY)
+    govern(gate)
+    ours = provider("openai", api_key="k", base_url=server.openai_base_url)
+    request = ChatRequest(model="small", messages=(Message.user(MARK),))
+    with pytest.raises(PolicyDenied):
+        if asynchronous:
+            await ours.achat(request)
+        else:
+            ours.chat(request)
+    with pytest.raises(PolicyDenied):
+        if asynchronous:
+            async with ours.astream(request) as stream:
+                _ = [event async for event in stream]
+        else:
+            with ours.stream(request) as stream:
+                _ = list(stream)
+    await ours.aclose()
+    ours.close()
+    assert (len(gate.asked), server.requests) == (2, [])
+
+
+async def test_asynchronous_gates_are_awaited(govern: Govern, server: ScriptedProvider) -> None:
+    """A gate with `acheck` is awaited in asynchronous code, and asked plainly elsewhere."""
+
+    class Slow(Saying):
+        async def acheck(self, proposal: Any) -> Verdict | None:
+            await asyncio.sleep(0.01)
+            self.asked.append(proposal)
+            return Verdict(outcome="deny", reason="slowly")
+
+    govern(Slow(DENY))
+    slow, quick = Kit("openai-async", server), Kit("openai-sync", server)
+    with pytest.raises(PolicyDenied, match="slowly"):
+        await slow.ask()
+    with pytest.raises(PolicyDenied, match="house_rule"):
+        await quick.ask()
+    await slow.close()
+    await quick.close()
+
+
+async def test_a_cancelled_evaluation_gives_back_what_was_reserved(
+    govern: Govern, server: ScriptedProvider
+) -> None:
+    """A task that is cancelled while a gate thinks has reserved nothing, and sent nothing."""
+
+    class Thinking(Saying):
+        begun = asyncio.Event()
+
+        async def acheck(self, proposal: Any) -> Verdict | None:
+            self.begun.set()
+            await asyncio.sleep(30)
+            return None
+
+    first, thinking = Saying(Verdict(outcome="allow"), rank=1), Thinking(name="thinking")
+    govern(first, thinking)
+    kit = Kit("openai-async", server)
+    task = asyncio.create_task(kit.ask())
+    await asyncio.wait_for(thinking.begun.wait(), 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await kit.close()
+    assert (len(first.released), server.requests) == (1, [])
+
+
+TOOLS = frozenset({"tool_call"})
+
+
+@pytest.mark.parametrize("form", ["block", "function"])
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_a_tool_that_is_denied_is_not_executed(
+    govern: Govern, form: str, asynchronous: bool
+) -> None:
+    """The caller gets `PolicyDenied`; the tool call is there, as denied, with its decision."""
+    gate = Saying(DENY, kinds=TOOLS)
+    exported = govern(gate)
+    done = []
+
+    @clew.tool("refund", effect="idempotent_write")
+    def plain(order: str) -> None:
+        done.append(order)
+
+    @clew.tool("refund", effect="idempotent_write")
+    async def coroutine(order: str) -> None:
+        done.append(order)
+
+    with pytest.raises(PolicyDenied) as caught, clew.run("desk"):
+        block = clew.tool(
+            "refund", effect="idempotent_write", arguments=json.dumps({"order": MARK})
+        )
+        if form == "function" and asynchronous:
+            await coroutine(MARK)
+        elif form == "function":
+            plain(order=MARK)
+        elif asynchronous:
+            async with block:
+                done.append(MARK)
+        else:
+            with block:
+                done.append(MARK)
+    assert done == []
+    (proposal,) = gate.asked
+    assert (proposal.tool, proposal.effect) == ("refund", "idempotent_write")
+    assert proposal.content is not None
+    assert proposal.content() == json.dumps({"order": MARK}, separators=(",", ":")).encode()
+    (tool,) = exported.by_name("execute_tool")
+    (decision,) = exported.by_name("decide")
+    assert tool.attributes["clew.tool.outcome"] == "denied"
+    assert tool.attributes["clew.denials"] == 1
+    assert decision.parent.span_id == tool.context.span_id
+    assert decision.attributes["clew.decision.id"] == caught.value.decision_id
+    assert decision.attributes["clew.decision.subject"] == "refund"
+    assert MARK.encode() not in exported.otlp_bytes()
+
+
+async def test_generator_tools_are_denied_before_their_first_step(govern: Govern) -> None:
+    """A generator's body does not run either, sync or async."""
+    exported = govern(Saying(DENY, kinds=TOOLS))
+    done = []
+
+    @clew.tool
+    def lines() -> Iterator[int]:
+        done.append(1)
+        yield 1
+
+    @clew.tool
+    async def events() -> AsyncIterator[int]:
+        done.append(1)
+        yield 1
+
+    with clew.run("desk"):
+        with pytest.raises(PolicyDenied):
+            list(lines())
+        with pytest.raises(PolicyDenied):
+            _ = [one async for one in events()]
+    assert done == []
+    outcomes = [s.attributes["clew.tool.outcome"] for s in exported.by_name("execute_tool")]
+    assert outcomes == ["denied", "denied"]
+
+
+def test_a_required_approval_names_the_run(govern: Govern) -> None:
+    """`ApprovalRequired` has what resumes the run, and the run waits."""
+    exported = govern(
+        Saying(Verdict(outcome="require_approval", reason="large", approval_id="a1"), kinds=TOOLS)
+    )
+    with (
+        pytest.raises(ApprovalRequired) as caught,
+        clew.run("desk") as run,
+        clew.tool("refund"),
+    ):
+        raise AssertionError
+    assert caught.value.approval_id == "a1"
+    assert caught.value.reference is not None
+    assert clew.resume(caught.value.reference).run_id == run.run_id
+    (tool,) = exported.by_name("execute_tool")
+    assert tool.attributes["clew.tool.outcome"] == "awaiting_approval"
+    (ended,) = exported.by_name("invoke_agent")
+    assert ended.attributes["clew.run.status"] == "waiting_for_approval"
+    assert "clew.run.termination_reason" not in ended.attributes
+    (found,) = decisions(exported)
+    assert (found["outcome"], found["executed"]) == ("require_approval", False)
+
+
+def test_without_gates_nothing_is_asked(govern: Govern) -> None:
+    """No gates, no governor: tools and calls are as they were."""
+    exported = govern()
+    with clew.run("desk"), clew.tool("refund"):
+        pass
+    assert decisions(exported) == []
