@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 from clew.testing.anthropic_format import AnthropicMessages
+from clew.testing.bedrock_format import BedrockConverse, BedrockInvoke
+from clew.testing.cohere_format import CohereChat
 from clew.testing.gemini_format import GeminiContent
 from clew.testing.loopback import MAX_WAIT, Connection, LoopbackServer, ReceivedRequest
 from clew.testing.ollama_format import OllamaChat
@@ -23,6 +25,9 @@ FORMATS: Final[tuple[WireFormat, ...]] = (
     AnthropicMessages(),
     GeminiContent(),
     OllamaChat(),
+    CohereChat(),
+    BedrockConverse(),
+    BedrockInvoke(),
 )
 
 EXHAUSTED: Final = Reply.failure(
@@ -43,7 +48,8 @@ class ScriptedProvider(LoopbackServer):
         script: replies in the order of the requests, or a function that is asked for each. A list
             that has run out answers 500 with `x-should-retry: false`.
         formats: the APIs that are spoken; OpenAI chat completions, Anthropic messages, Gemini's
-            content and Ollama's chat if not given. Other paths are answered with 404.
+            content, Ollama's and Cohere's chat and Bedrock's two if not given. Other paths are
+            answered with 404.
     """
 
     def __init__(
@@ -98,7 +104,10 @@ class ScriptedProvider(LoopbackServer):
             return
         pieces, streamed, content_type = _wire(reply, request, spoken)
         headers = {"content-type": reply.content_type or content_type}
-        headers |= spoken.headers(request.number) | dict(reply.headers)
+        headers |= spoken.headers(request.number)
+        if reply.error is not None and reply.error_after is None:
+            headers |= spoken.error_headers(reply.error, reply.status)
+        headers |= dict(reply.headers)
         connection.pause(reply.delay)
         length = None if streamed else sum(map(len, pieces))
         connection.head(reply.status, headers, length)

@@ -34,6 +34,10 @@ class WireFormat(Protocol):
         """Return the events of a streamed answer, framed."""
         ...
 
+    def error_headers(self, error: ScriptedError, status: int) -> dict[str, str]:
+        """Return the headers that come with an error besides the others; most have none."""
+        return {}
+
     def error_body(self, error: ScriptedError, status: int, number: int) -> dict[str, Any]:
         """Return the body of an error."""
         ...
