@@ -181,8 +181,8 @@ class Round(Node):
             if hops.index is not None:
                 attributes[semconv.PROVIDER_HOP] = hops.index
         around = context.span_in(here)
-        if node is None or around is not node.span:
-            runtime.folds.fold(around.get_span_context().span_id)
+        if runtime.folds.open:
+            runtime.folds.fold(around.get_span_context().span_id or None, model)
         self._start(runtime, name, attributes, kind=SpanKind.CLIENT, parent=here, around=around)
 
     def _take_seq(self, agent: Agent, attributes: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -120,3 +121,34 @@ def test_what_is_priced(
     with trace.get_tracer("foreign").start_as_current_span("call", attributes=told):
         pass
     assert attributes(exported, "call").get("clew.cost.status") == status
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_foreign_span_that_is_not_current_is_folded_too(
+    exported: CaptureExporter, server: ScriptedProvider, inside: bool
+) -> None:
+    """Some instrumentations put their span beside the call: it is known by its model."""
+    clew.instrument()
+    with contextlib.ExitStack() as stack:
+        if inside:
+            stack.enter_context(clew.run("triage"))
+        beside = trace.get_tracer("foreign").start_span("beside")
+        call(server)
+        beside.set_attributes(TOLD)
+        beside.end()
+    assert total(exported) == 100
+    assert attributes(exported, "beside")["clew.aggregate"] is True
+
+
+def test_a_foreign_call_of_another_model_beside_a_round_keeps_its_own(
+    exported: CaptureExporter, server: ScriptedProvider
+) -> None:
+    """A call that only happens at the same time is a call of its own."""
+    clew.instrument()
+    with clew.run("triage"):
+        beside = trace.get_tracer("foreign").start_span("beside")
+        call(server)
+        beside.set_attributes(TOLD | {"gen_ai.request.model": "o3", "gen_ai.response.model": "o3"})
+        beside.end()
+    assert total(exported) == 200
+    assert "clew.aggregate" not in attributes(exported, "beside")

@@ -8,6 +8,7 @@ usage is removed and `clew.aggregate` set.
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
@@ -28,37 +29,74 @@ _COST = "clew.cost."
 
 
 class Folds:
-    """Foreign spans that are open, with their parents, and which of them have a round below."""
+    """Foreign spans that are open, and which of them tell of a call that another span carries."""
 
     def __init__(self) -> None:
-        self._parents: OrderedDict[int, int | None] = OrderedDict()
+        self.open: OrderedDict[int, int | None] = OrderedDict()
+        """Foreign spans that are open, each with its parent."""
+        self._children: dict[int | None, dict[int, int]] = {}
+        """The same by parent: span id to the thread that opened it."""
         self._folded: OrderedDict[int, None] = OrderedDict()
+        self._beside: OrderedDict[int, set[str | None]] = OrderedDict()
+        """Open spans beside which rounds opened, with the models that those asked for."""
 
     def opened(self, span_id: int, parent_id: int | None) -> None:
         """Note that a foreign span has started."""
-        self._parents[span_id] = parent_id
-        if len(self._parents) > _REMEMBERED:
-            self._parents.popitem(last=False)
+        self.open[span_id] = parent_id
+        self._children.setdefault(parent_id, {})[span_id] = threading.get_ident()
+        if len(self.open) > _REMEMBERED:
+            self._forget(*self.open.popitem(last=False))
 
-    def fold(self, span_id: int) -> None:
-        """Note that a round opened under a span; foreign ancestors are folded with it."""
-        current: int | None = span_id
+    def fold(self, span_id: int | None, model: str | None) -> None:
+        """Note that a round opened under a span.
+
+        Foreign ancestors are folded with it. Some instrumentations do not make their span current:
+        it then stands beside the round, and is known by the model when it ends.
+
+        Args:
+            span_id: the span that the round opens under; None where it is a root.
+            model: the model that the round asks for.
+        """
+        current = span_id
         for _ in range(_DEPTH):
-            if current is None or current not in self._parents:
+            self._mark_beside(current, model)
+            if current is None or current not in self.open:
                 return
             self._folded[current] = None
-            current = self._parents[current]
+            current = self.open[current]
+
+    def _mark_beside(self, parent_id: int | None, model: str | None) -> None:
+        thread = threading.get_ident()
+        for child, opened_by in list(self._children.get(parent_id, {}).items()):
+            if parent_id is not None or opened_by == thread:
+                self._beside.setdefault(child, set()).add(model)
 
     def ended(self, span_id: int, attributes: Mapping[str, Any]) -> bool:
-        """Forget a foreign span; tell whether it was folded.
+        """Forget a foreign span; tell whether it is folded.
 
-        One that was not and tells of usage is the carrier: those above it are folded.
+        One that is not and tells of usage is the carrier: those above it are folded.
         """
-        parent = self._parents.pop(span_id, None)
-        was_folded = self._folded.pop(span_id, False) is None
-        if not was_folded and parent is not None and semconv.USAGE_INPUT in attributes:
-            self.fold(parent)
-        return was_folded
+        parent = self.open.pop(span_id, None)
+        self._forget(span_id, parent)
+        is_folded = self._folded.pop(span_id, False) is None
+        models = self._beside.pop(span_id, None)
+        if is_folded or semconv.USAGE_INPUT not in attributes:
+            return is_folded
+        if models is not None:
+            told = (attributes.get(semconv.REQUEST_MODEL), attributes.get(semconv.RESPONSE_MODEL))
+            if not models.isdisjoint(told):
+                return True
+        while parent is not None and parent in self.open:
+            self._folded[parent] = None
+            parent = self.open[parent]
+        return False
+
+    def _forget(self, span_id: int, parent_id: int | None) -> None:
+        children = self._children.get(parent_id)
+        if children is not None:
+            children.pop(span_id, None)
+            if not children:
+                self._children.pop(parent_id, None)
 
 
 def folded(attributes: Mapping[str, Any]) -> dict[str, Any]:
