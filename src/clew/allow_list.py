@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 from clew import rule_data
 from clew.errors import ConfigurationError, MissingExtraError
+from clew.foreign_rules import FOREIGN_RULES, RESOURCE_RULES
 from clew.rules import (
     DROPPED,
     OTHER,
@@ -29,7 +30,7 @@ from clew.rules import (
     Rule,
     Uuid,
 )
-from clew.semconv import FOREIGN_RULES, RESOURCE_RULES, RULES
+from clew.semconv import RULES
 
 __all__ = [
     "DROPPED",

@@ -213,7 +213,10 @@ class Exchange:
         """A whole response has come."""
         try:
             route = self.route
-            if status < 400 and self.streams(content_type):
+            streamed = status < 400 and self.streams(content_type)
+            if self.round.content is not None and status < 400:
+                self.round.content.took(body, content_type if streamed else None)
+            if streamed:
                 self.end(_read_stream(route, status, content_type, body))
                 return
             response = route.dialect.response(body, status, route, headers)
@@ -301,6 +304,8 @@ def begin(
         resend = 0 if first or call is not None else _retries(request)
         round_ = Round(route, facts, grouped=call is not None, resend=resend, hops=hops)
         round_.open(runtime, target.born, None if body is None else len(body))
+        if runtime.capturing:
+            round_.capture(runtime, body)
         if call is not None:
             call.round = round_
     round_.attempts += 1

@@ -9,8 +9,9 @@ from msgspec import Struct
 from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN, SpanContext, SpanKind
 
-from clew import context, describe, semconv
+from clew import captured, context, describe, semconv
 from clew._guard import guard, record_failure
+from clew.captured import CapturedCall
 from clew.facts import (
     NO_RESPONSE,
     ROUND_OPERATIONS,
@@ -95,6 +96,7 @@ class Round(Node):
     __slots__ = (
         "anchor",
         "attempts",
+        "content",
         "cost",
         "counted",
         "ending",
@@ -134,6 +136,8 @@ class Round(Node):
         """The span that the trace began with, where this round was stitched to an earlier one."""
         self.late: Pending | None = None
         """The cost, where it is still to come."""
+        self.content: CapturedCall | None = None
+        """What is captured of the call, where the capture level lets content through."""
         self.ending: Ending
         self.cost: Cost
 
@@ -282,6 +286,14 @@ class Round(Node):
         describe.add_request(attributes, self.request)
         describe.add_response(attributes, self.ending)
         add_cost(attributes, self.cost)
+        if self.content is not None:
+            attributes.update(self.content.attributes())
+
+    def capture(self, runtime: Runtime, body: bytes | None) -> None:
+        """Keep the content of this call, if the level here and the settings say so."""
+        level = getattr(self, "level", runtime.capture_level)
+        if captured.wanted(runtime, level):
+            self.content = CapturedCall(runtime, level, self.route.dialect.name, body)
 
     def _add_rare(self, attributes: dict[str, Any]) -> None:
         """Add what is remarkable about how the request was sent."""

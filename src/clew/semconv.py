@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from clew.rules import Closed, Each, Flag, Hex, Identifier, KeyedDigest, Number, Opaque, Rule, Uuid
+from clew.rules import Closed, Each, Flag, Hex, Identifier, Number, Opaque, Rule, Uuid
 
 CONTRACT_VERSION: Final = "1"
 SCOPE: Final = "clew"
@@ -51,6 +51,21 @@ USAGE_AUDIO_INPUT: Final = "gen_ai.usage.audio.input_tokens"
 USAGE_AUDIO_OUTPUT: Final = "gen_ai.usage.audio.output_tokens"
 USAGE_IMAGE_INPUT: Final = "gen_ai.usage.image.input_tokens"
 USAGE_IMAGE_OUTPUT: Final = "gen_ai.usage.image.output_tokens"
+INPUT_MESSAGES: Final = "gen_ai.input.messages"
+OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
+SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
+TOOL_DEFINITIONS: Final = "gen_ai.tool.definitions"
+TOOL_CALL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
+TOOL_CALL_RESULT: Final = "gen_ai.tool.call.result"
+CONTENT: Final = (
+    INPUT_MESSAGES,
+    OUTPUT_MESSAGES,
+    SYSTEM_INSTRUCTIONS,
+    TOOL_DEFINITIONS,
+    TOOL_CALL_ARGUMENTS,
+    TOOL_CALL_RESULT,
+)
+"""Keys of content: on no list, unless the settings let captured content onto spans."""
 CONVERSATION_ID: Final = "gen_ai.conversation.id"
 AGENT_NAME: Final = "gen_ai.agent.name"
 TOOL_NAME: Final = "gen_ai.tool.name"
@@ -430,68 +445,3 @@ RULES: Final[dict[str, Rule]] = {
     **_totals(),
 }
 """Keys that may leave on a span, an event or a link, each with the rule for its value."""
-
-FOREIGN_RULES: Final[dict[str, Rule]] = {
-    "author": _name,
-    "db.collection.name": _name,
-    "db.namespace": _name,
-    "db.operation.name": _name,
-    "db.system": _name,
-    "db.system.name": _name,
-    "enduser.id": KeyedDigest(),
-    "http.method": Identifier(16),
-    "http.request.method": Identifier(16),
-    "http.status_code": Number(100, 999),
-    "max_tokens": _count,
-    "mcp.method.name": _name,
-    "mcp.protocol.version": _name,
-    "mcp.session.id": _id,
-    "messaging.operation.name": _name,
-    "messaging.system": _name,
-    "network.protocol.name": _name,
-    "network.protocol.version": Identifier(16),
-    "network.transport": Identifier(16),
-    "rpc.method": _name,
-    "rpc.service": _name,
-    "rpc.system": _name,
-    "session.id": _id,
-    "thread.id": Number(0),
-    "url.scheme": Identifier(16),
-    "user.id": KeyedDigest(),
-}
-"""Keys of other instrumentations that carry no content, so that their spans stay readable."""
-
-RESOURCE_RULES: Final[dict[str, Rule]] = {
-    "cloud.availability_zone": _name,
-    "cloud.platform": _name,
-    "cloud.provider": _name,
-    "cloud.region": _name,
-    "container.id": _id,
-    "deployment.environment": _name,
-    "deployment.environment.name": _name,
-    "host.arch": _name,
-    "host.id": _id,
-    "host.name": _host,
-    "k8s.cluster.name": _name,
-    "k8s.container.name": _name,
-    "k8s.deployment.name": _name,
-    "k8s.namespace.name": _name,
-    "k8s.node.name": _host,
-    "k8s.pod.name": _host,
-    "k8s.pod.uid": _id,
-    "os.type": _name,
-    "process.pid": Number(0),
-    "process.runtime.name": _name,
-    "process.runtime.version": _name,
-    "service.instance.id": _id,
-    "service.name": _name,
-    "service.namespace": _name,
-    "service.version": _name,
-    "telemetry.auto.version": _name,
-    "telemetry.distro.name": _name,
-    "telemetry.distro.version": _name,
-    "telemetry.sdk.language": _name,
-    "telemetry.sdk.name": _name,
-    "telemetry.sdk.version": _name,
-}
-"""Keys that may leave on a resource."""

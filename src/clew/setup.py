@@ -20,9 +20,12 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from clew import exchange, semconv
 from clew._guard import guard, logger, warn_once
+from clew.allow_list import AllowList
+from clew.digests import LazyDigests
 from clew.errors import ConfigurationError
 from clew.governing import Governor
 from clew.ids import RunIdGenerator
+from clew.levels import REDACTED, number_of
 from clew.pipeline import exporters, meters, runtime, sampling
 from clew.pipeline.exporters import Fanout
 from clew.pipeline.filter import Filter
@@ -91,9 +94,7 @@ def _start(
     tracer_provider: trace.TracerProvider | None,
 ) -> None:
     digests = runtime.digests_of(settings)
-    allow_list = settings.effective_allow_list().bound(
-        None if settings.capture == "none" else lambda text: digests.get().of(text)
-    )
+    allow_list = _allow_list(settings, digests)
     provider, own = _provider(settings, tracer_provider)
     chosen = span_exporters
     if chosen is None:
@@ -153,6 +154,27 @@ def _govern(started: Runtime) -> None:
         if started.governor is None:
             settings = started.settings
             started.governor = Governor(started, settings.gates, record_allow=settings.record_allow)
+
+
+def _allow_list(settings: Settings, digests: LazyDigests) -> AllowList:
+    """Return the list in force; with the keys of content where captured content may leave."""
+    allow_list = settings.effective_allow_list().bound(
+        None if settings.capture == "none" else lambda text: digests.get().of(text)
+    )
+    highest = max(number_of(settings.capture), number_of(settings.capture_max or "none"))
+    if highest < REDACTED:
+        return allow_list
+    if not settings.content_to:
+        logger.warning(
+            "The capture level lets content through, but no place is named for it (content_to, "
+            "CLEW_CONTENT_TO): none is captured"
+        )
+        return allow_list
+    from clew.content.writing import Captured
+
+    # An empty list passes nothing, whatever else is set.
+    keys = semconv.CONTENT if allow_list.spans else ()
+    return allow_list.extended({key: Captured() for key in keys})
 
 
 def _renew_after_fork(started: Runtime, filter_: Filter, resource: Resource) -> None:

@@ -51,6 +51,8 @@ class StreamTap:
         self._body: list[bytes] | None = None
         if status < 400 and exchange.streams(content_type):
             self.reader = exchange.route.dialect.stream(exchange.route, content_type)
+            if exchange.round.content is not None:
+                self.reader = exchange.round.content.follow(self.reader, content_type)
         else:
             self._body = []
             if status >= 400 and exchange.call is not None:
@@ -175,6 +177,9 @@ class StreamTap:
                 first_chunk_s=first,
                 end_ns=end_ns,
             )
+            content = exchange.round.content
+            if content is not None and self._body is not None and self._status < 400:
+                content.took(b"".join(self._body))
             self._body = None
             exchange.end(ending)
 

@@ -1,0 +1,59 @@
+"""The content of model calls in the shapes of the GenAI conventions: bytes in, plain data out.
+
+https://github.com/open-telemetry/semantic-conventions-genai, the JSON schemas of
+`gen_ai.input.messages`, `gen_ai.output.messages`, `gen_ai.system_instructions` and
+`gen_ai.tool.definitions`. Only read where the capture level lets content through: nothing here runs
+otherwise. Formats that are not in `READERS` have no content, which is never an error.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, cast
+
+from clew.content import anthropic, framing, gemini, openai, openai_responses, others
+from clew.content.shapes import Content, Reader
+
+READERS: Final[dict[str, Reader]] = {
+    "openai_chat": openai.CHAT,
+    "openai_completions": openai.COMPLETIONS,
+    "openai_responses": openai_responses.RESPONSES,
+    "anthropic_messages": anthropic.MESSAGES,
+    "gemini_content": gemini.GEMINI,
+    "ollama": others.OLLAMA,
+    "cohere_chat": others.COHERE,
+    "bedrock_converse": others.CONVERSE,
+}
+"""What reads the content of which dialect."""
+
+__all__ = ["READERS", "Content", "of_request", "of_response", "of_stream"]
+
+
+def of_request(dialect: str, body: bytes) -> Content:
+    """Return the content of a request; empty where there is none that can be read."""
+    reader = READERS.get(dialect)
+    data = _object(body)
+    return Content() if reader is None or data is None else reader.request(data)
+
+
+def of_response(dialect: str, body: bytes) -> list[dict[str, Any]] | None:
+    """Return the output messages of a whole response."""
+    reader = READERS.get(dialect)
+    data = _object(body)
+    return None if reader is None or data is None else reader.response(data) or None
+
+
+def of_stream(dialect: str, content_type: str, body: bytes) -> list[dict[str, Any]] | None:
+    """Return the output messages of a streamed response, as far as it has come."""
+    reader = READERS.get(dialect)
+    if reader is None:
+        return None
+    return reader.events(framing.events_of(content_type, body)) or None
+
+
+def _object(body: bytes) -> dict[str, Any] | None:
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return cast("dict[str, Any]", data) if isinstance(data, dict) else None

@@ -1,0 +1,84 @@
+"""A streamed body that is in memory, as its events."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import struct
+from collections.abc import Iterator
+from typing import Any, cast
+
+_BLANK = re.compile(rb"\r?\n\r?\n|\r\r")
+
+
+def events_of(content_type: str, body: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects of a stream: server-sent events, JSON lines, Amazon's frames.
+
+    Events of Amazon's frames get their event type under `:event-type`. What cannot be read is
+    passed over; a last event that was cut off is no event.
+    """
+    if "amazon.eventstream" in content_type:
+        yield from _frames(body)
+        return
+    if body.lstrip()[:1] == b"[":
+        yield from _loaded_list(body)
+        return
+    if body.lstrip()[:1] == b"{":
+        for line in body.split(b"\n"):
+            yield from _loaded(line)
+        return
+    for event in _BLANK.split(body):
+        lines = [
+            line[5:].removeprefix(b" ") for line in event.splitlines() if line.startswith(b"data:")
+        ]
+        yield from _loaded(b"\n".join(lines))
+
+
+def _loaded(data: bytes) -> Iterator[dict[str, Any]]:
+    try:
+        event = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    if isinstance(event, dict):
+        yield cast("dict[str, Any]", event)
+
+
+def _loaded_list(data: bytes) -> Iterator[dict[str, Any]]:
+    try:
+        events = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    for event in cast("list[Any]", events) if isinstance(events, list) else ():
+        if isinstance(event, dict):
+            yield cast("dict[str, Any]", event)
+
+
+def _frames(body: bytes) -> Iterator[dict[str, Any]]:
+    position = 0
+    while position + 16 <= len(body):
+        total, size = struct.unpack_from(">II", body, position)
+        if total < 16 + size or position + total > len(body):
+            return
+        headers = body[position + 12 : position + 12 + size]
+        payload = body[position + 12 + size : position + total - 4]
+        position += total
+        kind = re.search(rb":event-type\x07(..)", headers, re.DOTALL)
+        name = ""
+        if kind is not None:
+            length = struct.unpack(">H", kind[1])[0]
+            name = headers[kind.end() : kind.end() + length].decode("ascii", "replace")
+        for event in _loaded(payload):
+            wrapped = event.get("bytes")
+            if isinstance(wrapped, str):
+                yield from _unwrapped(wrapped)
+            else:
+                yield {**event, ":event-type": name}
+
+
+def _unwrapped(text: str) -> Iterator[dict[str, Any]]:
+    try:
+        data = base64.b64decode(text)
+    except ValueError:
+        return
+    yield from _loaded(data)
