@@ -16,7 +16,7 @@ from clew._guard import guard
 from clew.pipeline import runtime as _runtime
 from clew.pipeline.runtime import Runtime
 from clew.rules import OTHER
-from clew.spans import Node, allowed, identifier
+from clew.spans import Node, identifier, put
 
 
 class Decision(Node):
@@ -75,7 +75,7 @@ class Decision(Node):
             attributes: dict[str, Any] = {semconv.DECISION_GATE: gate}
             if self.agent is not None and self.agent.rounds:
                 attributes[semconv.ROUND] = self.agent.rounds
-            self._begin(runtime, f"decide {gate}", attributes, start_ns=start_ns)
+            self._begin_with(runtime, f"decide {gate}", attributes, start_ns=start_ns)
             self.id = f"{self.span.get_span_context().span_id:016x}" if self.span else ""
             self._settled_ns = self.now_ns()
 
@@ -109,7 +109,7 @@ class Decision(Node):
             return
         with guard("finish a decision"):
             ended = end_ns or self.now_ns()
-            self._end(self._facts(runtime, decided_ns or ended), end_ns=ended)
+            self._end_with(self._facts(runtime, decided_ns or ended), end_ns=ended)
             self._count()
             if runtime.metrics is not None:
                 outcome = self.outcome or "allow"
@@ -121,28 +121,33 @@ class Decision(Node):
         executed = self.executed
         if executed is None and self.enforced and outcome in ("deny", "require_approval"):
             executed = False
-        facts: dict[str, Any] = {
-            semconv.DECISION_ID: self.id,
-            semconv.DECISION_OUTCOME: outcome,
-            semconv.DECISION_REASON: self.reason,
-            semconv.DECISION_POLICY: self.policy,
-            semconv.DECISION_POLICY_VERSION: self.policy_version,
-            semconv.DECISION_ENFORCED: self.enforced,
-            semconv.DECISION_EXECUTED: executed,
-            semconv.DECISION_SUBJECT: self.subject,
-            semconv.DECISION_BY: self.by,
+        kept: dict[str, Any] = {
             semconv.DECISION_PROPOSED_AT: asked_ns // 1000,
             semconv.DECISION_DECIDED_AT: decided_ns // 1000,
             semconv.DECISION_WAIT_MS: max(0, decided_ns - asked_ns) / 1e6,
-            semconv.DECISION_TRUST_ZONE: self.trust_zone,
-            semconv.DECISION_DATA_CLASS: self.data_class,
         }
-        kept = allowed(facts)
-        if self.subject is not None and semconv.DECISION_SUBJECT not in kept:
-            digests = runtime.digests.get()
-            kept[semconv.DECISION_SUBJECT] = OTHER
-            kept[semconv.DECISION_SUBJECT_DIGEST] = digests.of(str(self.subject))
-            kept[semconv.DIGEST_KEY_ID] = digests.key_id
+        if self.id:
+            kept[semconv.DECISION_ID] = self.id
+        for key, value in (
+            (semconv.DECISION_OUTCOME, outcome),
+            (semconv.DECISION_REASON, self.reason),
+            (semconv.DECISION_POLICY, self.policy),
+            (semconv.DECISION_POLICY_VERSION, self.policy_version),
+            (semconv.DECISION_ENFORCED, self.enforced),
+            (semconv.DECISION_EXECUTED, executed),
+            (semconv.DECISION_BY, self.by),
+            (semconv.DECISION_TRUST_ZONE, self.trust_zone),
+            (semconv.DECISION_DATA_CLASS, self.data_class),
+        ):
+            if value is not None:
+                put(kept, key, value)
+        if self.subject is not None:
+            put(kept, semconv.DECISION_SUBJECT, self.subject)
+            if semconv.DECISION_SUBJECT not in kept:
+                digests = runtime.digests.get()
+                kept[semconv.DECISION_SUBJECT] = OTHER
+                kept[semconv.DECISION_SUBJECT_DIGEST] = digests.of(str(self.subject))
+                kept[semconv.DIGEST_KEY_ID] = digests.key_id
         if self.actor is not None:
             digests = runtime.digests.get()
             kept[semconv.ACTOR] = digests.of(self.actor)

@@ -24,7 +24,7 @@ from clew.pipeline.stamp import Segment
 from clew.pipeline.totals import Totals
 from clew.references import Reference
 from clew.sealing import seal_later
-from clew.spans import Agent, Node, error_type, identifier, is_cancellation
+from clew.spans import Agent, Node, error_type, identifier, is_cancellation, put
 from clew.terms import Terms, identify
 from clew.typing import Gate
 from clew.wrapping import wrap_function
@@ -233,7 +233,7 @@ class Run(Node):
         self._root = False
         self.run_id = outer.segment.run_id
         self.agent = Agent(self, outer.segment, hex_64())
-        self._begin(runtime, *self._named())
+        self._begin_with(runtime, *self._named())
         return context.with_node(self, self.span, base)
 
     def _open_segment(self, runtime: Runtime, outer: Agent | None, base: Context) -> Context:
@@ -252,7 +252,7 @@ class Run(Node):
             attributes[semconv.RUN_PARENT_ID] = str(outer.segment.run_id)
         token = RunIdGenerator.with_trace_id(segment.trace_id)
         try:
-            self._begin(runtime, name, attributes, parent=Context(), links=self._links())
+            self._begin_with(runtime, name, attributes, parent=Context(), links=self._links())
         finally:
             RunIdGenerator.reset(token)
         inner = context.with_node(self, self.span, base)
@@ -267,8 +267,10 @@ class Run(Node):
             semconv.OPERATION: "invoke_agent",
             semconv.AGENT_NAME: name,
             semconv.CAPTURE_LEVEL: levels.name_of(getattr(self, "level", levels.METADATA)),
-            **self._options,
         }
+        for key, value in self._options.items():
+            if value is not None:
+                put(attributes, key, value)
         return f"invoke_agent {name}", attributes
 
     def _links(self) -> list[Link]:
@@ -288,10 +290,14 @@ class Run(Node):
         """Export a zero-length span at once, so that a run whose process dies is visible."""
         mark = Node()
         mark.agent = self.agent
-        name = self._named()[1].get(semconv.AGENT_NAME)
-        attributes: dict[str, Any] = {semconv.RUN_EVENT: "started", semconv.RUN_STATUS: "running"}
-        attributes[semconv.AGENT_NAME] = name
-        mark.begin_and_end(runtime, f"run_started {name}", attributes, inner)
+        name = identifier(self.agent_name, semconv.AGENT_NAME, "agent name")
+        attributes: dict[str, Any] = {
+            semconv.RUN_EVENT: "started",
+            semconv.RUN_STATUS: "running",
+            semconv.AGENT_NAME: name,
+        }
+        mark._begin_with(runtime, f"run_started {name}", attributes, parent=inner)
+        mark._end_with({}, end_ns=mark.start_ns)
 
     def admit(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
         """Do nothing: see `governor`."""
@@ -311,17 +317,16 @@ class Run(Node):
             if runtime.unsettled:
                 runtime.settle(everywhere=self._root)
             status, reason = self._ending(error)
-            values: dict[str, Any] = {
-                semconv.RUN_STATUS: status,
-                semconv.RUN_TERMINATION_REASON: reason,
-            }
+            values: dict[str, Any] = {semconv.RUN_STATUS: status}
+            if reason is not None:
+                values[semconv.RUN_TERMINATION_REASON] = reason
             if error is not None and status == "failed":
                 values[semconv.ERROR_TYPE] = error_type(error)
             if self._root:
                 if runtime.metrics is not None:
                     runtime.metrics.run_ended(agent, status, reason)
                 values.update(self._final_totals(runtime, agent.segment))
-            self._end(values, failed=status == "failed")
+            self._end_with(values, failed=status == "failed")
             if self._root:
                 seal_later(runtime, self.agent_name, self.span, agent)
 

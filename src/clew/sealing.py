@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Span
@@ -11,7 +9,7 @@ from opentelemetry.trace import Span
 from clew import semconv
 from clew.pipeline.late import totals_attributes
 from clew.pipeline.runtime import Runtime
-from clew.spans import Agent, Node, identifier
+from clew.spans import Agent, Node, identifier, put
 
 
 def seal_later(runtime: Runtime, agent_name: str, span: Span, agent: Agent) -> None:
@@ -29,15 +27,14 @@ def seal_later(runtime: Runtime, agent_name: str, span: Span, agent: Agent) -> N
         mark = Node()
         mark.agent = agent
         parent = trace.set_span_in_context(trace.NonRecordingSpan(root), Context())
-        attributes: dict[str, Any] = {
-            semconv.RUN_EVENT: "sealed",
-            semconv.AGENT_NAME: name,
-            semconv.SEAL_SPANS: spans - len(still_open),
-            semconv.SEAL_LAST_SEQ: spans,
-            semconv.SEAL_OPEN_SEQS: still_open,
-            **totals_attributes(segment),
-        }
-        mark.begin_and_end(runtime, f"run_sealed {name}", attributes, parent)
+        attributes = totals_attributes(segment)
+        attributes[semconv.RUN_EVENT] = "sealed"
+        attributes[semconv.AGENT_NAME] = name
+        attributes[semconv.SEAL_SPANS] = spans - len(still_open)
+        attributes[semconv.SEAL_LAST_SEQ] = spans
+        put(attributes, semconv.SEAL_OPEN_SEQS, still_open)
+        mark._begin_with(runtime, f"run_sealed {name}", attributes, parent=parent)
+        mark._end_with({}, end_ns=mark.start_ns)
         runtime.segments.close(segment)
 
     runtime.worker.call_later(runtime.settings.seal_grace_s, seal, at_shutdown=True)

@@ -20,12 +20,17 @@ from clew.pipeline.asked import AskedCalls
 from clew.pipeline.light import LightSpan
 from clew.pipeline.runtime import Runtime
 from clew.pipeline.stamp import Segment
-from clew.rules import DROPPED, OTHER
+from clew.rules import DROPPED, OTHER, Identifier
 
 if TYPE_CHECKING:
     from clew.runs import Run
 
 _CALLS_REMEMBERED = 1024
+_rules = semconv.RULES
+_names: dict[str, dict[str, None]] = {
+    key: rule.known for key, rule in _rules.items() if type(rule) is Identifier
+}
+"""Identifiers that were seen before, by key."""
 
 
 def error_type(error: BaseException) -> str:
@@ -44,7 +49,9 @@ def is_cancellation(error: BaseException) -> bool:
 
 def identifier(value: Any, key: str, what: str) -> str:
     """Return an identifier given in code, or `_OTHER` with a warning when it is none."""
-    kept = semconv.RULES[key].apply(value)
+    if type(value) is str and value in _names[key]:
+        return value
+    kept = _rules[key].apply(value)
     if kept is DROPPED:
         warn_once(
             f"use a {what} that is no identifier",
@@ -58,14 +65,18 @@ def identifier(value: Any, key: str, what: str) -> str:
 
 def allowed(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes that are set and obey their rules."""
-    rules = semconv.RULES
     kept: dict[str, Any] = {}
     for key, value in attributes.items():
-        if value is not None:
-            result = rules[key].apply(value)
-            if result is not DROPPED:
-                kept[key] = result
+        put(kept, key, value)
     return kept
+
+
+def put(attributes: dict[str, Any], key: str, value: Any) -> None:
+    """Set an attribute, if it has a value and the value obeys its rule."""
+    if value is not None:
+        result = _rules[key].apply(value)
+        if result is not DROPPED:
+            attributes[key] = result
 
 
 def _without_digests(attributes: dict[str, Any]) -> None:
@@ -132,13 +143,33 @@ class Node:
         links: Sequence[Link] = (),
         start_ns: int | None = None,
     ) -> None:
-        """Start the span, with the attributes that obey their rules and the identity."""
-        attributes = allowed(attributes)
+        """Start the span, with those of the attributes that obey their rules."""
+        self._begin_with(
+            runtime,
+            name,
+            allowed(attributes),
+            kind=kind,
+            parent=parent,
+            links=links,
+            start_ns=start_ns,
+        )
+
+    def _begin_with(
+        self,
+        runtime: Runtime,
+        name: str,
+        attributes: dict[str, Any],
+        *,
+        kind: SpanKind = SpanKind.INTERNAL,
+        parent: Context | None = None,
+        links: Sequence[Link] = (),
+        start_ns: int | None = None,
+    ) -> None:
+        """Start the span with its identity; the attributes have obeyed their rules."""
         agent = self.agent
         if agent is not None:
-            self.seq = agent.segment.next_seq()
+            self.seq = attributes[semconv.SEQ] = agent.segment.next_seq()
             attributes.update(agent.common)
-            attributes[semconv.SEQ] = self.seq
         self._start(
             runtime, name, attributes, kind=kind, parent=parent, links=links, start_ns=start_ns
         )
@@ -203,7 +234,7 @@ class Node:
         """Record a span as a whole: from a time in the past until now, or with no length."""
         self._begin(runtime, name, attributes, parent=parent, start_ns=start_ns)
         end_ns = self.start_ns if start_ns is None else max(start_ns, time.time_ns())
-        self._end_with({}, failed=False, end_ns=end_ns)
+        self._end_with({}, end_ns=end_ns)
 
     def _claim(self) -> bool:
         """Return True to the one caller that may finish this node."""
@@ -224,7 +255,7 @@ class Node:
         self._end_with(allowed(attributes), failed=failed, end_ns=end_ns)
 
     def _end_with(
-        self, attributes: dict[str, Any], *, failed: bool, end_ns: int | None = None
+        self, attributes: dict[str, Any], *, failed: bool = False, end_ns: int | None = None
     ) -> None:
         """Set the last attributes and end the span. Call only after `_claim` said True.
 

@@ -19,7 +19,7 @@ from clew.pipeline import runtime as _runtime
 from clew.pipeline.asked import Asked
 from clew.pipeline.runtime import Governing, Runtime
 from clew.rules import OTHER
-from clew.spans import Agent, Node, error_type, identifier, is_cancellation
+from clew.spans import Agent, Node, error_type, identifier, is_cancellation, put
 from clew.wrapping import wrap_function
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -152,21 +152,22 @@ class ToolCall(Node):
             name = OTHER
         round_number = asked.round if asked is not None else None
         if agent is not None:
-            round_number = round_number or agent.rounds or None
-            agent.segment.count(tool_calls=1)
+            round_number = round_number or agent.rounds
+            agent.segment.count_tool_call()
         elif asked is not None:
             here = joined(here, asked)
         attributes: dict[str, Any] = {
             semconv.OPERATION: "execute_tool",
             semconv.TOOL_TYPE: "function",
-            semconv.TOOL_CALL_ID: self._call_id,
-            semconv.TOOL_EFFECT: self._effect,
             semconv.TOOL_NAME: name,
-            semconv.ROUND: round_number,
         }
+        put(attributes, semconv.TOOL_CALL_ID, self._call_id)
+        put(attributes, semconv.TOOL_EFFECT, self._effect)
+        if round_number:
+            attributes[semconv.ROUND] = round_number
         if name == OTHER:
             attributes[semconv.TOOL_NAME_DIGEST] = runtime.digests.get().of(str(self._name))
-        self._begin(runtime, f"execute_tool {name}", attributes, parent=here)
+        self._begin_with(runtime, f"execute_tool {name}", attributes, parent=here)
         return context.with_node(self, self.span)
 
     def finish(self, error: BaseException | None = None) -> None:
@@ -177,11 +178,10 @@ class ToolCall(Node):
         if outcome is None:
             outcome = "ok" if error is None else _tool_outcome(error)
         failed = outcome in ("error", "timeout", "unknown", "not_offered")
-        values = {
-            semconv.TOOL_OUTCOME: outcome,
-            semconv.TOOL_ARGUMENTS_BYTES: self.arguments_bytes,
-            semconv.TOOL_RESULT_BYTES: self.result_bytes,
-        }
+        values: dict[str, Any] = {}
+        put(values, semconv.TOOL_OUTCOME, outcome)
+        put(values, semconv.TOOL_ARGUMENTS_BYTES, self.arguments_bytes)
+        put(values, semconv.TOOL_RESULT_BYTES, self.result_bytes)
         if failed:
             values[semconv.ERROR_TYPE] = error_type(error) if error is not None else outcome
         with guard("finish a tool call"):
@@ -189,7 +189,7 @@ class ToolCall(Node):
                 name = self._name if self._name in REGISTERED else OTHER
                 spent = self.now_ns() - self.start_ns
                 self.runtime.metrics.tool_ended(self.agent, name, outcome, spent)
-            self._end(values, failed=failed)
+            self._end_with(values, failed=failed)
 
     def __enter__(self) -> Self:
         opened = self.begin()
@@ -273,14 +273,14 @@ def infer(runtime: Runtime, agent: Agent | None, asked: Asked, parent: Context) 
         semconv.OPERATION: "execute_tool",
         semconv.TOOL_TYPE: "function",
         semconv.TOOL_NAME: name,
-        semconv.TOOL_CALL_ID: asked.id,
         semconv.TOOL_INFERRED: True,
-        semconv.ROUND: asked.round,
     }
+    put(attributes, semconv.TOOL_CALL_ID, asked.id)
+    put(attributes, semconv.ROUND, asked.round)
     if name == OTHER:
         attributes[semconv.TOOL_NAME_DIGEST] = runtime.digests.get().of(str(asked.name))
     if agent is not None:
-        agent.segment.count(tool_calls=1)
+        agent.segment.count_tool_call()
     node.begin_and_end(runtime, f"execute_tool {name}", attributes, parent, asked.ended_ns)
 
 

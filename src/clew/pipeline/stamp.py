@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Mapping
+from copy import copy
 from typing import Any, Protocol
 
 from clew import semconv
@@ -58,7 +59,8 @@ class Segment:
         self.id = hex_64()
         self.number = number
         self.restart = restart
-        self.carried = carried or Totals()
+        self.carried = carried
+        """Totals of the segments before this one."""
         self.totals = Totals()
         self.pending: list[Any] = []
         """Rounds whose cost waits for the prices to be loaded."""
@@ -97,6 +99,11 @@ class Segment:
         """Note that the span with this number has ended."""
         self.open_seqs.pop(seq, None)
 
+    def count_tool_call(self) -> None:
+        """Add a tool call to the totals."""
+        with self.lock:
+            self.totals.tool_calls += 1
+
     def count(self, **amounts: int) -> None:
         """Add to the counts of the totals."""
         with self.lock:
@@ -106,7 +113,7 @@ class Segment:
     def cumulative(self) -> Totals:
         """Return the totals of the run so far, earlier segments included."""
         with self.lock:
-            return self.carried.plus(self.totals)
+            return copy(self.totals) if self.carried is None else self.carried.plus(self.totals)
 
 
 class Segments:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 _COUNTS = (
     "rounds",
@@ -22,6 +23,19 @@ _TOKENS = (
     "cache_write_tokens",
     "reasoning_tokens",
 )
+
+
+_KEYS = {
+    prefix: (
+        *(prefix + name for name in _COUNTS),
+        *(f"{prefix}usage.{name}" for name in _TOKENS),
+        prefix + "cost.usd",
+        prefix + "cost.status",
+    )
+    for prefix in ("clew.run.", "clew.segment.")
+}
+"""The attributes of totals, in the order of the fields."""
+_MAX = 2**63 - 1  # OpenTelemetry's integers have 64 bits
 
 
 class Totals(Struct, kw_only=True):
@@ -86,17 +100,16 @@ class Totals(Struct, kw_only=True):
         return result
 
     def attributes(self, prefix: str) -> dict[str, int | float | str]:
-        """Return the totals as attributes under `clew.run.` or `clew.segment.`."""
-        values: dict[str, int | float | str] = {prefix + n: getattr(self, n) for n in _COUNTS}
-        for name in _TOKENS:
-            value = getattr(self, name)
-            if value is not None:
-                values[f"{prefix}usage.{name}"] = value
-        if self.cost_usd is not None:
-            values[prefix + "cost.usd"] = self.cost_usd
-        if self.cost_status is not None:
-            values[prefix + "cost.status"] = self.cost_status
-        return values
+        """Return the totals as attributes under `clew.run.` or `clew.segment.`.
+
+        A sum that is too large for an attribute is left out.
+        """
+        values = dict(zip(_KEYS[prefix], astuple(self), strict=True))
+        return {
+            key: value
+            for key, value in values.items()
+            if value is not None and (value.__class__ is str or value <= _MAX)
+        }
 
     def to_fields(self) -> str:
         """Encode for a run reference: fields in order, `.` between them, `-` for None."""
