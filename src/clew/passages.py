@@ -14,7 +14,7 @@ import msgspec
 
 from clew.errors import ApprovalRequired, ClewError
 from clew.exchange import Exchange, LogicalCall, Target, current_call
-from clew.facts import RequestFacts
+from clew.facts import CALL_OPERATIONS, ROUND_OPERATIONS, RequestFacts
 from clew.governing import TOOL_KINDS, Governor, Result, governor_of
 from clew.pipeline import runtime as _runtime
 from clew.pipeline.runtime import Runtime
@@ -49,6 +49,11 @@ class Passage(NamedTuple):
     """As it was given; `result.replacement` is what is sent instead."""
     run: Run | None
 
+    @property
+    def streams(self) -> bool:
+        """Whether a stream was asked for."""
+        return self.result.proposal.stream
+
 
 def _raise(error: ClewError) -> NoReturn:
     call = current_call()
@@ -73,6 +78,12 @@ def _prepare(
     route = target.route
     facts = route.dialect.request(body, route) if body else RequestFacts()
     return of_request(runtime, run, target, facts, body), facts, gates, run
+
+
+def governs(target: Target, method: str) -> bool:
+    """Tell whether the gates are asked about a request: nothing leaves by asking for a list."""
+    operation = target.route.operation
+    return operation in ROUND_OPERATIONS or operation in CALL_OPERATIONS or method == "POST"
 
 
 def before_send(
@@ -147,7 +158,7 @@ def _output(
     runtime: Runtime, passage: Passage, body: bytes | None
 ) -> tuple[Proposal, list[Gate]] | None:
     gates = governor_of(runtime).gates_for(passage.run, _OUTPUT_KINDS)
-    if not gates or body is None:
+    if not gates or (body is None and not holds(runtime, passage)):
         return None
     proposal = msgspec.structs.replace(
         passage.result.proposal,
@@ -175,7 +186,8 @@ def after_answer(
     Args:
         runtime: the runtime; it has a governor.
         passage: how the request passed.
-        body: the answer's body, decompressed; None where it is a stream.
+        body: the answer's body, decompressed; None where it is a stream that cannot be held back,
+            which only gates that are enforced are asked about.
         retried: whether the model has been asked once more already; a second wish denies.
 
     Raises:
@@ -185,7 +197,7 @@ def after_answer(
     wanted = _output(runtime, passage, body)
     if wanted is None:
         return Answer()
-    result = governor_of(runtime).ask(*wanted, _OUTPUT_KINDS, redact=not passage.facts.stream)
+    result = governor_of(runtime).ask(*wanted, _OUTPUT_KINDS, redact=not passage.streams)
     return _answered(result, retried=retried)
 
 
@@ -196,9 +208,7 @@ async def aafter_answer(
     wanted = _output(runtime, passage, body)
     if wanted is None:
         return Answer()
-    result = await governor_of(runtime).aask(
-        *wanted, _OUTPUT_KINDS, redact=not passage.facts.stream
-    )
+    result = await governor_of(runtime).aask(*wanted, _OUTPUT_KINDS, redact=not passage.streams)
     return _answered(result, retried=retried)
 
 

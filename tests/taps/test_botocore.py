@@ -17,9 +17,12 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 
 import clew
+from clew.errors import PolicyDenied
+from clew.gates.guardrail import InputGuardrail, redact
 from clew.settings import Settings
 from clew.testing import CaptureExporter, LoopbackServer, ReceivedRequest, Reply
 from clew.testing.loopback import Connection
+from clew.typing import Proposal, Verdict
 
 boto3 = pytest.importorskip("boto3")
 aiobotocore = pytest.importorskip("aiobotocore.session")
@@ -650,3 +653,55 @@ def test_taking_the_tap_off_restores_everything() -> None:
     clew.uninstrument()
     for (owner, name), original in zip(owners, before, strict=True):
         assert vars(owner)[name] is original
+
+
+class Deny:
+    """A gate that denies model calls, or their answers."""
+
+    name = "house"
+    mode: Any = "enforce"
+    mandatory = True
+
+    def __init__(self, kind: str = "model_call") -> None:
+        self.kinds = frozenset({kind})
+        self.asked = 0
+
+    def check(self, proposal: Proposal) -> Verdict:
+        self.asked += 1
+        return Verdict(outcome="deny", reason="house_rule", replacement=b"{}")
+
+
+async def test_a_denial_is_itself(exported: CaptureExporter, server: Bedrock, kit: Kit) -> None:
+    """Nothing is retried, wrapped or sent, whole or streamed; there is no round."""
+    clew.instrument()
+    gate = Deny()
+    async with kit.client() as client:
+        with clew.run("triage", gates=[gate]):
+            with pytest.raises(PolicyDenied, match="house_rule"):
+                await client.converse(**ASK)
+            with pytest.raises(PolicyDenied, match="house_rule"):
+                await client.converse_stream(**ASK)
+    assert (gate.asked, server.requests, rounds(exported)) == (2, [], [])
+
+
+async def test_a_denied_answer(exported: CaptureExporter, server: Bedrock, kit: Kit) -> None:
+    """The denial comes instead of the answer, which was asked for once."""
+    clew.instrument()
+    server.add(plain(ANSWER))
+    gate = Deny("model_output")
+    async with kit.client() as client:
+        with clew.run("triage", gates=[gate]), pytest.raises(PolicyDenied):
+            await client.converse(**ASK)
+    assert (gate.asked, len(server.requests), len(rounds(exported))) == (1, 1, 1)
+
+
+async def test_a_signed_request_is_denied_and_not_redacted(server: Bedrock, kit: Kit) -> None:
+    """The body is part of the signature: a redaction becomes a denial."""
+    clew.configure(span_exporters=[CaptureExporter()])
+    clew.instrument()
+    gate = InputGuardrail(lambda text: redact("***") if "SECRET" in text else None)
+    async with kit.client() as client:
+        denied = pytest.raises(PolicyDenied, match="redact_not_possible")
+        with clew.run("triage", gates=[gate]), denied:
+            await client.converse(**ASK)
+    assert server.requests == []

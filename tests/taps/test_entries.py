@@ -14,9 +14,10 @@ import pytest
 
 import clew
 from clew import _guard
-from clew.errors import ClewError
+from clew.errors import ClewError, PolicyDenied
 from clew.taps import entries
 from clew.testing import CaptureExporter, Reply, ScriptedProvider, WireFormat, sse
+from clew.typing import Proposal, Verdict
 
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession")
 
@@ -584,3 +585,57 @@ async def test_automatic_function_calling_hides_no_round(
     assert (totals.input_tokens, totals.output_tokens) == (60, 18)
     parents = {span.parent.span_id for span in exported.by_name("generate_content") if span.parent}
     assert len(parents) == 1
+
+
+@dataclass
+class Deny:
+    """A gate that denies model calls, or their answers."""
+
+    kinds: frozenset[str] = frozenset({"model_call"})
+    asked: int = 0
+    name = "house"
+    mode: Any = "enforce"
+    mandatory = True
+
+    def check(self, proposal: Proposal) -> Verdict:
+        self.asked += 1
+        assert proposal.content is not None
+        return Verdict(outcome="deny", reason="house_rule")
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_a_denial_leaves_every_sdk_as_itself(
+    exported: CaptureExporter,
+    server: ScriptedProvider,
+    kit: Kit,
+    asynchronous: bool,
+    client: Any,
+    streaming: bool,
+) -> None:
+    """No SDK retries, wraps or sends what a gate has denied, and there is no round."""
+    clew.instrument()
+    gate = Deny()
+    ask = (lambda: read(kit.stream(client, asynchronous))) if streaming else None
+    with pytest.raises(PolicyDenied) as caught, clew.run("triage", gates=[gate]):
+        await (ask() if ask else settle(kit.ask(client, asynchronous)))
+    assert type(caught.value) is PolicyDenied
+    assert (gate.asked, server.requests, rounds(exported)) == (1, [], [])
+    (decision,) = exported.by_name("decide")
+    assert decision.attributes["clew.decision.id"] == caught.value.decision_id
+
+
+async def test_a_denied_answer_leaves_every_sdk_as_itself(
+    exported: CaptureExporter,
+    server: ScriptedProvider,
+    kit: Kit,
+    asynchronous: bool,
+    client: Any,
+) -> None:
+    """The caller gets the denial instead of the answer, which is asked for once."""
+    clew.instrument()
+    server.add(kit.plain())
+    gate = Deny(frozenset({"model_output"}))
+    with pytest.raises(PolicyDenied), clew.run("triage", gates=[gate]):
+        await settle(kit.ask(client, asynchronous))
+    assert (gate.asked, len(server.requests), len(rounds(exported))) == (1, 1, 1)
+    assert b"SECRET" not in exported.otlp_bytes()

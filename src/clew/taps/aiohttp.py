@@ -7,15 +7,17 @@ taken off where the request leaves (`ClientRequest.send`), below middlewares and
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import wrapt
 
-from clew import context, exchange
+from clew import context, exchange, passages
 from clew._guard import guard, record_failure
-from clew.exchange import Exchange
+from clew.exchange import Exchange, Target
+from clew.passages import Passage
 from clew.pipeline import runtime as _runtime
+from clew.pipeline.runtime import Runtime
 from clew.rounds import Ending
 from clew.spans import is_cancellation
 from clew.streams import StreamTap
@@ -117,13 +119,16 @@ class _Request:
         self.headers: Any = headers if hasattr(headers, "get") else {}
 
 
-def _begin(
-    session: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Exchange | None, dict[str, Any]]:
-    """Begin an exchange for a model call; return it and the arguments to send with."""
-    runtime = _runtime.get()
-    if runtime is None:
-        return None, kwargs
+class _Looked(NamedTuple):
+    method: str
+    target: Target
+    body: bytes | None
+
+
+def _look(
+    runtime: Runtime, session: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[_Looked | None, dict[str, Any]]:
+    """Recognise a model call; return what it is and the arguments to send with."""
     try:
         method = args[0] if args else kwargs["method"]
         given = args[1] if len(args) > 1 else kwargs["str_or_url"]
@@ -138,11 +143,23 @@ def _begin(
         if outer is not None and outer.target == target:
             return None, kwargs  # this session carries the request of another client library
         body, kwargs = _body(session, kwargs)
-        request = _Request(kwargs.get("headers"))
-        return exchange.begin(runtime, request, target, body), kwargs
+        return _Looked(method.upper(), target, body), kwargs
     except Exception:
         record_failure("look at a request")
         return None, kwargs
+
+
+def _begin(
+    runtime: Runtime, looked: _Looked, kwargs: dict[str, Any], passage: Passage | None
+) -> Exchange | None:
+    """Begin an exchange for a model call."""
+    facts = None if passage is None else passage.facts
+    try:
+        request = _Request(kwargs.get("headers"))
+        return exchange.begin(runtime, request, looked.target, looked.body, facts=facts)
+    except Exception:
+        record_failure("look at a request")
+        return None
 
 
 def _body(session: Any, kwargs: dict[str, Any]) -> tuple[bytes | None, dict[str, Any]]:
@@ -192,7 +209,18 @@ _ENCODING = "content-encoding"
 async def _request(
     wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    begun, kwargs = _begin(instance, args, kwargs)
+    runtime = _runtime.get()
+    if runtime is None:
+        return await wrapped(*args, **kwargs)
+    looked, kwargs = _look(runtime, instance, args, kwargs)
+    if looked is None:
+        return await wrapped(*args, **kwargs)
+    passage = None
+    if runtime.governor is not None and passages.governs(looked.target, looked.method):
+        passage = await passages.abefore_send(runtime, looked.target, looked.body)
+    begun = _begin(runtime, looked, kwargs, passage)
+    if passage is not None:
+        passages.after_begin(runtime, passage, begun)
     if begun is None:
         return await wrapped(*args, **kwargs)
     token = context.attach(begun.context())
@@ -204,7 +232,23 @@ async def _request(
     finally:
         context.detach(token)
     _respond(begun, instance, kwargs, response)
+    if passage is not None and response.status < 400:
+        await _look_at(runtime, passage, response)
     return response
+
+
+async def _look_at(runtime: Runtime, passage: Passage, response: Any) -> None:
+    """Ask the gates about an answer; a stream of events cannot be held back, nor asked again."""
+    body: bytes | None = None
+    try:
+        if not passage.streams and passages.holds(runtime, passage):
+            body = await response.read()
+        answer = await passages.aafter_answer(runtime, passage, body, retried=True)
+    except BaseException:
+        response.close()
+        raise
+    if answer.replacement is not None:
+        response._body = answer.replacement
 
 
 def _raised(begun: Exchange, error: BaseException) -> None:

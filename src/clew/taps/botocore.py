@@ -14,9 +14,10 @@ from urllib.parse import urlsplit
 
 import wrapt
 
-from clew import context, exchange
+from clew import context, exchange, passages
 from clew._guard import guard, record_failure
 from clew.exchange import Exchange, Target
+from clew.passages import Passage
 from clew.pipeline import runtime as _runtime
 from clew.pipeline.runtime import Runtime
 from clew.streams import StreamTap
@@ -177,7 +178,13 @@ def _respond(begun: Exchange, request: Any, response: Any) -> None:
 
 def _send(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     request = args[0] if args else kwargs.get("request")
+    runtime = _runtime.get()
+    passage = None
+    if runtime is not None and runtime.governor is not None:
+        passage = _ask(runtime, request)
     begun = _begin(request)
+    if runtime is not None and passage is not None:
+        passages.after_begin(runtime, passage, begun)
     if begun is None:
         return wrapped(*args, **kwargs)
     token = context.attach(begun.context())
@@ -189,7 +196,29 @@ def _send(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str,
     finally:
         context.detach(token)
     _respond(begun, request, response)
+    if runtime is not None and passage is not None and response.status_code < 400:
+        _look_at(runtime, passage, request, response)
     return response
+
+
+def _ask(runtime: Runtime, request: Any) -> Passage | None:
+    """Ask the gates about a model call; it is signed, so nothing can be redacted."""
+    target = body = None
+    with guard("look at a request"):
+        target = _target(runtime, request.method, request.url)
+        body = request.body
+    if target is None or not passages.governs(target, request.method):
+        return None
+    known = bytes(body) if isinstance(body, (bytes, bytearray)) else None
+    return passages.before_send(runtime, target, known)
+
+
+def _look_at(runtime: Runtime, passage: Passage, request: Any, response: Any) -> None:
+    """Ask the gates about an answer; a stream of events cannot be held back, nor asked again."""
+    body = None if request.stream_output else response.content
+    answer = passages.after_answer(runtime, passage, body, retried=True)
+    if answer.replacement is not None:
+        response._content = answer.replacement
 
 
 def _add_auth(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

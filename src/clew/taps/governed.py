@@ -14,7 +14,6 @@ from clew import exchange, passages
 from clew._guard import record_failure
 from clew.context import attach, detach
 from clew.exchange import Exchange, Target
-from clew.facts import CALL_OPERATIONS, ROUND_OPERATIONS
 from clew.passages import Passage
 from clew.pipeline.runtime import Runtime
 from clew.taps import reading
@@ -48,15 +47,8 @@ def _look(runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _A
     try:
         request = args[0] if args else kwargs["request"]
         target = reading.target_of(runtime, request)
-        if target is None:
+        if target is None or not passages.governs(target, request.method):
             return None
-        operation = target.route.operation
-        if (
-            operation not in ROUND_OPERATIONS
-            and operation not in CALL_OPERATIONS
-            and request.method != "POST"
-        ):
-            return None  # nothing of the caller's leaves by asking for a list
         outer = exchange.active_exchange()
         if outer is not None and outer.request is request:
             return None
