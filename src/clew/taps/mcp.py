@@ -45,7 +45,8 @@ async def _call_tool(
         result = await wrapped(*args, **kwargs)
         _judge(node, result)
         return result
-    with ToolCall(name) as call:
+    arguments = args[1] if len(args) > 1 else kwargs.get("arguments")
+    async with ToolCall(name, arguments=arguments) as call:
         try:
             result = await wrapped(*args, **kwargs)
         except Exception as error:
