@@ -128,10 +128,12 @@ class StreamTap:
             self._exchange.runtime.worker.call_soon(lambda: self._collected(when))
 
     def _collected(self, end_ns: int) -> None:
-        if self.reader is not None and self._facts().complete:
-            self._finish("complete", end_ns=end_ns)
+        facts = self._facts() if self.reader is not None else NO_RESPONSE
+        if facts.error is not None:
+            # Not every SDK closes the body when it raises for an event that tells of an error.
+            self._finish("failed", end_ns=end_ns)
         else:
-            self._finish("abandoned", end_ns=end_ns)
+            self._finish("complete" if facts.complete else "abandoned", end_ns=end_ns)
 
     def check_idle(self, now: float, limit: float) -> None:
         """End the round when nothing was read for `limit` seconds (monotonic)."""
