@@ -53,6 +53,8 @@ def identifier_rule(key: str) -> Identifier:
 _fits_id = identifier_rule(RESPONSE_ID).fits
 _models = identifier_rule(RESPONSE_MODEL)
 _known_models = _models.known
+_tools = identifier_rule(semconv.TOOL_NAME)
+_MOST_CALLS: Final = 256
 _known_tiers = identifier_rule(RESPONSE_SERVICE_TIER).known
 _known_fingerprints = identifier_rule(RESPONSE_SYSTEM_FINGERPRINT).known
 
@@ -200,20 +202,26 @@ def add_tool_calls(
         registered: names registered in code.
         digests: makes the digests of other names.
     """
+    ids: list[str] = []
     names: list[str] = []
-    unknown: list[str] = []
+    chosen: list[str] = []
     for call in calls:
-        name = call.name or ""
+        call_id, name = call.id, call.name or ""
+        ids.append(call_id if call_id and _fits_id(call_id) is not None else OTHER)
         if name in known or name in registered:
-            names.append(name)
-            unknown.append(OTHER)
+            names.append(name if _tools.apply(name) is not DROPPED else OTHER)
         else:
             names.append(OTHER)
-            unknown.append(digests.get().of(name))
-    _add(attributes, semconv.RESPONSE_TOOL_CALL_IDS, [call.id or OTHER for call in calls])
-    _add(attributes, semconv.RESPONSE_TOOL_CALL_NAMES, names)
-    if OTHER in names:
-        _add(attributes, semconv.RESPONSE_TOOL_CALL_DIGESTS, unknown)
+            chosen.append(name)
+    if len(ids) <= _MOST_CALLS:
+        attributes[semconv.RESPONSE_TOOL_CALL_IDS] = tuple(ids)
+        attributes[semconv.RESPONSE_TOOL_CALL_NAMES] = tuple(names)
+    if chosen:
+        made = [
+            digests.get().of(call.name or "") if (call.name or "") in chosen else OTHER
+            for call in calls
+        ]
+        _add(attributes, semconv.RESPONSE_TOOL_CALL_DIGESTS, made)
         attributes[semconv.DIGEST_KEY_ID] = digests.get().key_id
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 from opentelemetry.context import Context
-from opentelemetry.trace import INVALID_SPAN, SpanContext, SpanKind
+from opentelemetry.trace import INVALID_SPAN, INVALID_SPAN_CONTEXT, SpanContext, SpanKind
 
 from clew import captured, context, describe, semconv
 from clew._guard import guard, record_failure
@@ -218,19 +218,18 @@ class Round(Node):
     def _ask(self, runtime: Runtime, calls: Sequence[ToolCall], end_ns: int) -> None:
         """Remember the tool calls that this round asked for."""
         agent = self.agent
-        offered = self.request.tools or () if agent is None else agent.offered
-        anchor = self.anchor or self.span.get_span_context()
-        book = runtime.loose if agent is None else agent.asked
-        book.ask(
-            Asked(
-                call,
-                known=call.name in offered or call.name in REGISTERED,
-                round_number=self.number,
-                ended_ns=end_ns,
-                anchor=anchor,
-            )
-            for call in calls
-        )
+        if agent is None:
+            book, offered = runtime.loose, self.request.tools or ()
+            anchor = self.anchor or self.span.get_span_context()
+        else:
+            # In a run, the run says where what answers belongs.
+            book, offered, anchor = agent.asked, agent.offered, INVALID_SPAN_CONTEXT
+        number = self.number
+        asked: list[Asked] = []
+        for call in calls:
+            known = call.name in offered or call.name in REGISTERED
+            asked.append(Asked(call, known, number, end_ns, anchor))
+        book.ask(asked)
 
     def finish(self, ending: Ending) -> None:
         """End the round; only the first call counts."""

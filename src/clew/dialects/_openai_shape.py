@@ -153,7 +153,11 @@ def tool_calls(message: ChatMessage | None) -> list[ToolCall]:
         return []
     if message.tool_calls is None and message.function_call is None:
         return []
-    calls = [ToolCall(text(call.id), call_name(call)) for call in message.tool_calls or ()]
+    calls: list[ToolCall] = []
+    for call in message.tool_calls or ():
+        named = call.function or call.custom
+        name = None if named is None else named.name
+        calls.append(ToolCall(call.id or None, name or None))
     if not calls and message.function_call is not None and message.function_call.name:
         calls.append(ToolCall(None, message.function_call.name))
     return calls

@@ -31,10 +31,18 @@ from clew.typing import Route
 
 _NO_REQUEST: Final = RequestFacts()
 _RESULT_OF: Final = attrgetter("tool_call_id")
+_NAME_OF: Final = attrgetter("function.name")
 _OUTPUT_TYPES: Final = {"text": "text", "json_object": "json", "json_schema": "json"}
 
 
 def _tool_names(request: ChatRequest) -> tuple[str, ...] | None:
+    if request.tools and request.functions is None:
+        try:
+            given = tuple(map(_NAME_OF, request.tools))
+        except AttributeError:  # a tool that is no function
+            given = ()
+        if given and all(given):
+            return given
     names: list[str] = []
     for tool in request.tools or ():
         named = tool.function or tool.custom

@@ -23,7 +23,6 @@ class Asked:
     def __init__(
         self,
         call: ToolCall,
-        *,
         known: bool,
         round_number: int | None,
         ended_ns: int,

@@ -94,10 +94,10 @@ class RootProcessor(SpanProcessor):
         if runtime is None or not self.exports:
             return
         try:
-            if span._kind is _CLIENT:  # a round: the most frequent span
-                runtime.worker.submit_soon(span)
+            attributes: Any = span._attributes
+            if span._kind is _CLIENT or semconv.TOOL_NAME in attributes:
+                runtime.worker.submit_soon(span)  # a round or a tool call, like most spans
                 return
-            attributes = span.raw_attributes()
             runtime.worker.submit(
                 span,
                 important=semconv.DECISION_GATE in attributes or semconv.RUN_ROOT in attributes,
