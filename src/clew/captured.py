@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
 
 from clew import levels, semconv
 from clew._guard import record_failure
@@ -151,13 +153,31 @@ class _Following:
         return b"".join(self._kept) if self._size <= _MOST_BYTES else None
 
 
-def tool_content(
-    runtime: Runtime, level: int, *, arguments: Any = None, result: Any = None
-) -> dict[str, CapturedText]:
+def of_tool(runtime: Runtime, level: int, arguments: Any, result: Any) -> dict[str, CapturedText]:
     """Return the arguments and the result of a tool call as attributes. Never raises."""
     try:
-        found = {semconv.TOOL_CALL_ARGUMENTS: arguments, semconv.TOOL_CALL_RESULT: result}
+        found = {
+            semconv.TOOL_CALL_ARGUMENTS: plain(arguments),
+            semconv.TOOL_CALL_RESULT: plain(result),
+        }
         return deliver(runtime, level, found)
     except Exception:
         record_failure("capture a tool call")
         return {}
+
+
+def plain(value: Any) -> Any:
+    """Return JSON values for what a tool takes and gives; a text that is JSON is parsed.
+
+    Objects that have no such form stay, and are written as the name of their type: a `repr` may
+    say anything.
+    """
+    from clew.content.shapes import parsed
+
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        return {str(key): plain(item) for key, item in items}
+    try:
+        return parsed(msgspec.to_builtins(value, builtin_types=(bytes,), str_keys=True))
+    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
+        return value

@@ -119,6 +119,7 @@ class Node:
         "span",
         "start_ns",
     )
+    keeps_content = False
 
     def __init__(self) -> None:
         self.runtime: Runtime | None = None
@@ -222,6 +223,9 @@ class Node:
                 attributes[semconv.CAPTURE_LEVEL] = name_of(self.level)
         if self.level == NONE:
             _without_digests(attributes)
+
+    def keep(self, function: Any, args: Any, kwargs: Any) -> None:
+        """Keep what the work is given, where content is captured: only tool calls do."""
 
     def begin_and_end(
         self,

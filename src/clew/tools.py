@@ -12,7 +12,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN
 
-from clew import context, semconv
+from clew import captured, context, semconv
 from clew._guard import guard, record_failure
 from clew.errors import ApprovalRequired, ClewError
 from clew.pipeline import runtime as _runtime
@@ -34,6 +34,7 @@ class ToolCall(Node):
     Attributes:
         outcome: set it to say more than whether an exception passed:
             `error`, `denied`, `not_offered`, `unknown`, `timeout`, ... (see the contract).
+        result: set it in a `with` block: what the tool gave, for where content is captured.
     """
 
     __slots__ = (
@@ -44,7 +45,9 @@ class ToolCall(Node):
         "_token",
         "arguments_bytes",
         "governor",
+        "keeps_content",
         "outcome",
+        "result",
         "result_bytes",
     )
 
@@ -64,6 +67,8 @@ class ToolCall(Node):
         self._call_id = call_id
         self._effect = effect
         self._token: context.Token | None = None
+        self.keeps_content = False
+        self.result: Any = None
         self.outcome: str | None = None
         self.arguments_bytes: int | None = None
         self.result_bytes: int | None = None
@@ -83,11 +88,22 @@ class ToolCall(Node):
 
     def returned(self, value: Any) -> None:
         """Take the size of a result that is plain text or bytes; others have no cheap size."""
+        if self.keeps_content:
+            self.result = value
         if self.result_bytes is None:
             if isinstance(value, str):
                 self.result_bytes = len(value.encode("utf-8", "surrogatepass"))
             elif isinstance(value, (bytes, bytearray)):
                 self.result_bytes = len(value)
+
+    def keep(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        """Keep the arguments by name, for where content is captured."""
+        try:
+            given = inspect.signature(function).bind(*args, **kwargs).arguments
+        except (TypeError, ValueError):  # the call itself will say so
+            return
+        with guard("keep the arguments of a tool"):
+            self._arguments = captured.plain(given)
 
     def begin(self) -> Context | None:
         """Start the span; return the context in which the tool's work belongs."""
@@ -168,6 +184,8 @@ class ToolCall(Node):
         if name == OTHER:
             attributes[semconv.TOOL_NAME_DIGEST] = runtime.digests.get().of(str(self._name))
         self._begin_with(runtime, f"execute_tool {name}", attributes, parent=here)
+        if runtime.capturing:
+            self.keeps_content = captured.wanted(runtime, self.level)
         return context.with_node(self, self.span)
 
     def finish(self, error: BaseException | None = None) -> None:
@@ -184,6 +202,9 @@ class ToolCall(Node):
         put(values, semconv.TOOL_RESULT_BYTES, self.result_bytes)
         if failed:
             values[semconv.ERROR_TYPE] = error_type(error) if error is not None else outcome
+        if self.keeps_content and self.runtime is not None:
+            given, result = self._arguments, self.result
+            values.update(captured.of_tool(self.runtime, self.level, given, result))
         with guard("finish a tool call"):
             if self.runtime is not None and self.runtime.metrics is not None:
                 name = self._name if self._name in REGISTERED else OTHER

@@ -39,6 +39,15 @@ class Recording(Protocol):
         """Start; return the context for the work, or None when nothing is recorded."""
         ...
 
+    @property
+    def keeps_content(self) -> bool:
+        """Whether arguments and result are captured; known once it has begun."""
+        ...
+
+    def keep(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        """Keep the arguments."""
+        ...
+
     def returned(self, value: Any) -> None:
         """Take note of a result."""
         ...
@@ -70,6 +79,8 @@ def _plain(function: Callable[..., Any], make: Callable[[], Recording]) -> Any:
         token = context.attach(opened)
         error: BaseException | None = None
         try:
+            if node.keeps_content:
+                node.keep(function, args, kwargs)
             if node.governor is not None:
                 node.admit(function, args, kwargs)
             result = function(*args, **kwargs)
@@ -95,6 +106,8 @@ def _coroutine(function: Callable[..., Any], make: Callable[[], Recording]) -> A
         token = context.attach(opened)
         error: BaseException | None = None
         try:
+            if node.keeps_content:
+                node.keep(function, args, kwargs)
             if node.governor is not None:
                 await node.aadmit(function, args, kwargs)
             result = await function(*args, **kwargs)
@@ -116,6 +129,8 @@ def _generator(function: Callable[..., Any], make: Callable[[], Recording]) -> A
         node = make()
         body: Generator[Any, Any, Any] = function(*args, **kwargs)
         stepper = context.Stepper(node.begin() or otel_context.get_current())
+        if node.keeps_content:
+            node.keep(function, args, kwargs)
         resume: Callable[[Any], Any] = body.send
         value: Any = None
         error: BaseException | None = None
@@ -160,6 +175,8 @@ def _async_generator(function: Callable[..., Any], make: Callable[[], Recording]
         node = make()
         body: AsyncGenerator[Any, Any] = function(*args, **kwargs)
         stepper = context.Stepper(node.begin() or otel_context.get_current())
+        if node.keeps_content:
+            node.keep(function, args, kwargs)
         resume: Callable[[Any], Any] = body.asend
         value: Any = None
         error: BaseException | None = None
