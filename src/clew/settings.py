@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
+from clew._guard import logger
 from clew.allow_list import AllowList
 from clew.errors import ConfigurationError
+from clew.levels import LevelName
+from clew.semconv import CAPTURE_LEVELS
 
 
 class Variable(NamedTuple):
@@ -39,6 +42,10 @@ VARIABLES: Final = (
     Variable("CLEW_MODEL_ALIASES", "model_aliases", "`name=model` pairs for prices"),
     Variable("CLEW_PRICES_FILE", "prices_file", "a price file of your own (JSON)"),
     Variable("CLEW_DIGEST_KEY", "digest_key", "secret key for digests"),
+    Variable("CLEW_CAPTURE", "capture", "`none`, `metadata`, `redacted` or `full`"),
+    Variable("CLEW_CAPTURE_MAX", "capture_max", "level to which a run may raise its own"),
+    Variable("CLEW_CONTENT_TO", "content_to", "`spans`: captured content goes onto spans"),
+    Variable("CLEW_CONTENT_LIMIT", "content_limit", "characters of content in one attribute"),
     Variable("CLEW_ALLOW_LIST", "allow_list_file", "a file that adds keys to the allow-list"),
     Variable("CLEW_DATA_DIR", "data_dir", "folder of the local store"),
     Variable("CLEW_STREAM_IDLE_SECONDS", "stream_idle_s", "an idle stream is `held` after this"),
@@ -49,7 +56,8 @@ VARIABLES: Final = (
 )
 """The environment variables that Clew reads itself; exporters read the OTEL_EXPORTER_* ones."""
 
-_LISTS = frozenset({"propagate_to"})
+_LISTS = frozenset({"propagate_to", "content_to"})
+_LEVELS = frozenset({"capture", "capture_max"})
 _NAMES = frozenset({"metric_tenants", "metric_reasons"})
 _PAIRS = frozenset({"provider_hosts", "model_aliases"})
 
@@ -92,6 +100,14 @@ class Settings(BaseModel):
     stream_idle_s: float = Field(default=600, gt=0)
     seal_grace_s: float = Field(default=5, ge=0)
     shutdown_s: float = Field(default=5, gt=0)
+    capture: LevelName = "metadata"
+    """How much content may be let through; see `docs/capture.md`."""
+    capture_max: LevelName | None = None
+    """The switch for exceptions: the level up to which an authorised actor may raise a run."""
+    content_to: frozenset[Literal["spans"]] = frozenset()
+    """Where captured content goes; without a place none is captured."""
+    content_limit: int = Field(default=32_768, ge=100)
+    """Characters of captured content in one attribute; longer content is shortened inside."""
     gates: tuple[Any, ...] = ()
     """Gates that every model call and tool call passes (code only; see `clew.gates`)."""
     record_allow: bool = True
@@ -140,6 +156,15 @@ class Settings(BaseModel):
 def _parse(variable: Variable, text: str) -> Any:
     if variable.field in _LISTS:
         return frozenset(part.strip().lower() for part in text.split(",") if part.strip())
+    if variable.field in _LEVELS and text.lower() not in CAPTURE_LEVELS:
+        # A level that cannot be read must never be a reason to let more through, nor to stop.
+        logger.warning(
+            "%s is %r, which is no capture level (%s); `metadata` is used",
+            *(variable.name, text, ", ".join(CAPTURE_LEVELS)),
+        )
+        return "metadata"
+    if variable.field in _LEVELS:
+        return text.lower()
     if variable.field in _NAMES:
         return frozenset(part.strip() for part in text.split(",") if part.strip())
     if variable.field in _PAIRS:

@@ -10,6 +10,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from opentelemetry.context import Context
+
+from clew import context, levels
 from clew._guard import guard
 from clew.digests import LazyDigests
 from clew.pipeline.asked import AskedCalls
@@ -93,6 +96,15 @@ class Runtime:
         self.loose = AskedCalls(_LOOSE_CALLS)
         """Tool calls asked for outside a run."""
         self.digests = digests or digests_of(settings)
+        self.capture_level = levels.number_of(settings.capture)
+        """The capture level of this process."""
+        self.capture_max = max(
+            self.capture_level, levels.number_of(settings.capture_max or settings.capture)
+        )
+        """The level up to which a run may be raised."""
+        self.capturing = self.capture_level != levels.METADATA
+        """Whether a level other than the default may be in force somewhere. The one look at
+        capture that every span takes."""
         self.observers: list[Observer] = []
         self.light: LightSpans | None = None
         """Makes our spans where the provider is Clew's own."""
@@ -107,6 +119,11 @@ class Runtime:
         self.unsettled: list[tuple[int, Unsettled]] = []
         """Decisions made by a plain call, each with its thread, not yet ended: the very next
         thing that thread does may be to enter one as a context manager."""
+
+    def level_in(self, within: Context) -> int:
+        """Return the capture level in force in a context."""
+        asked = context.asked_level(within)
+        return levels.effective(asked, self.capture_level, self.capture_max)
 
     def settle(self, *, everywhere: bool = False) -> None:
         """End the decisions that this thread (or any) made by a plain call."""
