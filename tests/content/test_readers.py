@@ -1,6 +1,5 @@
 """The content of each format in the conventions' shapes, whole and streamed."""
 
-
 from __future__ import annotations
 
 import json
