@@ -18,7 +18,9 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", (DOCS / page).read_text(), re.M | re.S)
+    return re.findall(
+        rf"^```{language}\n(.*?)^```", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL
+    )
 
 
 @pytest.mark.parametrize("page", ["privacy.md", "capture.md"])
