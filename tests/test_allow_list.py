@@ -26,6 +26,7 @@ from clew.allow_list import (
     Uuid,
 )
 from clew.errors import ConfigurationError
+from clew.rules import Captured
 from clew.settings import Settings
 
 LENGTHS = st.integers(1, 65_536)
@@ -36,6 +37,7 @@ SIMPLE: st.SearchStrategy[Rule] = st.one_of(
     st.builds(Uuid),
     st.builds(Flag),
     st.builds(KeyedDigest),
+    st.builds(Captured),
     st.lists(st.text(max_size=8), min_size=1, max_size=5).flatmap(
         lambda values: st.builds(
             lambda other: Closed(*values, other=other), st.none() | st.text(max_size=8)

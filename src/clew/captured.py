@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -16,10 +16,8 @@ from clew import levels, semconv
 from clew._guard import record_failure
 from clew.facts import ResponseFacts
 from clew.pipeline.runtime import Runtime
+from clew.rules import CapturedText
 from clew.typing import StreamReader
-
-if TYPE_CHECKING:
-    from clew.content.writing import CapturedText
 
 _MOST_BYTES = 16 * 1024 * 1024
 """Bytes of a body that are kept; of a larger one there is no content."""

@@ -16,7 +16,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from clew.errors import ConfigurationError
-from clew.rules import Closed, Each, Flag, Hex, Identifier, KeyedDigest, Number, Opaque, Rule, Uuid
+from clew.rules import (
+    Captured,
+    Closed,
+    Each,
+    Flag,
+    Hex,
+    Identifier,
+    KeyedDigest,
+    Number,
+    Opaque,
+    Rule,
+    Uuid,
+)
 
 NAMES: Final = (
     "identifier",
@@ -28,6 +40,7 @@ NAMES: Final = (
     "flag",
     "each",
     "keyed_digest",
+    "captured",
 )
 """The rules that a list can name."""
 
@@ -54,7 +67,7 @@ def to_data(rule: Rule) -> dict[str, Any]:
     if isinstance(rule, Each):
         data = {"rule": "each", "of": to_data(rule.rule), "max_items": rule.max_items}
         return data if rule.fill is None else {**data, "fill": rule.fill}
-    if isinstance(rule, (Uuid, Flag, KeyedDigest)):
+    if isinstance(rule, (Uuid, Flag, KeyedDigest, Captured)):
         return {"rule": rule.name}
     raise ConfigurationError(
         f"the rule {rule.name!r} is of type {type(rule).__name__} and cannot be written as data; "
@@ -151,4 +164,5 @@ _MAKERS: Final[dict[str, Callable[[dict[str, Any], str, int], Rule]]] = {
     "flag": lambda _given, _key, _depth: Flag(),
     "each": _each,
     "keyed_digest": lambda _given, _key, _depth: KeyedDigest(),
+    "captured": lambda _given, _key, _depth: Captured(),
 }

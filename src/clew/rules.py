@@ -183,6 +183,23 @@ class KeyedDigest:
             return DROPPED
 
 
+class CapturedText(str):
+    """Content that was captured on purpose: the only text that `Captured` lets pass."""
+
+    __slots__ = ()
+
+
+class Captured:
+    """Lets content through that the capture level has let through, and nothing that looks alike."""
+
+    __slots__ = ()
+    name = "captured"
+
+    def apply(self, value: Any) -> Any:
+        """Keep captured content."""
+        return str(value) if type(value) is CapturedText else DROPPED
+
+
 class Each:
     """A sequence, each entry of which obeys `rule`; `fill` stands in for those that do not."""
 

@@ -35,6 +35,7 @@ from clew.pipeline.processor import Exporting, RootProcessor, instance_id
 from clew.pipeline.runtime import Runtime
 from clew.pipeline.worker import Worker
 from clew.pricing import Prices
+from clew.rules import Captured
 from clew.settings import Settings
 
 _lock = threading.RLock()
@@ -94,7 +95,7 @@ def _start(
     tracer_provider: trace.TracerProvider | None,
 ) -> None:
     digests = runtime.digests_of(settings)
-    allow_list = _allow_list(settings, digests)
+    allow_list = allow_list_in_force(settings, digests)
     provider, own = _provider(settings, tracer_provider)
     chosen = span_exporters
     if chosen is None:
@@ -156,7 +157,7 @@ def _govern(started: Runtime) -> None:
             started.governor = Governor(started, settings.gates, record_allow=settings.record_allow)
 
 
-def _allow_list(settings: Settings, digests: LazyDigests) -> AllowList:
+def allow_list_in_force(settings: Settings, digests: LazyDigests) -> AllowList:
     """Return the list in force; with the keys of content where captured content may leave."""
     allow_list = settings.effective_allow_list().bound(
         None if settings.capture == "none" else lambda text: digests.get().of(text)
@@ -170,8 +171,6 @@ def _allow_list(settings: Settings, digests: LazyDigests) -> AllowList:
             "CLEW_CONTENT_TO): none is captured"
         )
         return allow_list
-    from clew.content.writing import Captured
-
     # An empty list passes nothing, whatever else is set.
     keys = semconv.CONTENT if allow_list.spans else ()
     return allow_list.extended({key: Captured() for key in keys})

@@ -73,6 +73,23 @@ def test_explain_says_keep_or_dropped_and_the_rule(
     assert tuple(expected.split("  ")) == (answer["verdict"], answer["rule"])
 
 
+def test_content_is_on_the_list_only_where_the_settings_capture_it(
+    clew: Clew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list that is shown is the one in force; its rule lets no text of yours pass."""
+    assert "gen_ai.input.messages" not in clew("policy", "show")[1]
+    monkeypatch.setenv("CLEW_CAPTURE", "redacted")
+    assert "gen_ai.input.messages" not in clew("policy", "show")[1]
+    monkeypatch.setenv("CLEW_CONTENT_TO", "spans")
+    assert (
+        "captured"
+        == json.loads(clew("policy", "show", "--json")[1])["spans"]["gen_ai.input.messages"]["rule"]
+    )
+    assert clew("policy", "explain", "gen_ai.input.messages", "[]")[1].startswith(
+        "dropped  captured"
+    )
+
+
 def test_explain_shows_what_a_value_leaves_as(clew: Clew) -> None:
     """A digest, or the catch-all, is shown in place of the value."""
     out = clew("policy", "explain", "user.id", "alice@example.com")[1]

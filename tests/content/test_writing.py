@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.content.writing import Captured, CapturedText, write
+from clew.content.writing import write
 from clew.redaction import Redactor
-from clew.rules import DROPPED
+from clew.rules import DROPPED, Captured, CapturedText
 
 TEXTS = st.text(st.characters(), max_size=60) | st.builds(
     lambda text, times: text * times, st.text(max_size=8), st.integers(1, 2000)

@@ -16,6 +16,7 @@ from clew.errors import ClewError, ConfigurationError
 from clew.pipeline.labels import MEANINGS
 from clew.pipeline.runtime import digests_of
 from clew.settings import Settings
+from clew.setup import allow_list_in_force
 
 policy = typer.Typer(no_args_is_help=True, help="Look at the allow-list, and try it out.")
 
@@ -25,8 +26,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def allow_list() -> AllowList:
     """Return the list that this environment configures, its digests with this environment's key."""
     settings = Settings.from_environment()
-    digests = digests_of(settings)
-    return settings.effective_allow_list().bound(lambda text: digests.get().of(text))
+    return allow_list_in_force(settings, digests_of(settings))
 
 
 def described(rule: Rule) -> str:

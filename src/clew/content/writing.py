@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from clew.redaction import Redactor
-from clew.rules import DROPPED
+from clew.rules import CapturedText
 
 OMITTED: Final = "clew.omitted"
 _DEEPEST: Final = 32
@@ -23,23 +23,6 @@ _LONG_BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{1024,}={0
 _CAPS: Final = (2000, 1000, 500, 250, 120, 60, 30)
 
 Digest = Callable[[bytes], str]
-
-
-class CapturedText(str):
-    """Content that was captured on purpose: the only text that the rule for content lets pass."""
-
-    __slots__ = ()
-
-
-class Captured:
-    """Lets content through that the capture level has let through, and nothing that looks alike."""
-
-    __slots__ = ()
-    name = "captured"
-
-    def apply(self, value: Any) -> Any:
-        """Keep captured content."""
-        return str(value) if type(value) is CapturedText else DROPPED
 
 
 def write(
