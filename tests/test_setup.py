@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import uuid
+from typing import Any
 
 import pytest
 from opentelemetry import trace
@@ -319,3 +320,22 @@ def test_opentelemetry_instrument_activates_clew(distro: str | None) -> None:
     trace_id, tapped = done.stdout.split()
     assert [span.trace_id.hex() for span in spans] == [trace_id], done.stderr
     assert tapped == "True"
+
+
+def test_a_provider_around_the_sdks_is_joined() -> None:
+    """A provider that only wraps the SDK's (as Logfire's does) is joined by what it wraps."""
+    inner = TracerProvider()
+
+    class Around(trace.TracerProvider):
+        provider = inner
+
+        def get_tracer(self, *args: Any, **kwargs: Any) -> Any:
+            return inner.get_tracer(*args, **kwargs)
+
+    around = Around()
+    exporter = CaptureExporter()
+    clew.configure("x", span_exporters=[exporter], tracer_provider=around)
+    with clew.run("triage"), around.get_tracer("foreign").start_as_current_span("foreign"):
+        pass
+    clew.shutdown()
+    assert {"foreign", "invoke_agent triage"} <= {span.name for span in exporter.spans}

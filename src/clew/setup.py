@@ -193,18 +193,25 @@ def _renew_after_fork(started: Runtime, filter_: Filter, resource: Resource) -> 
     os.register_at_fork(after_in_child=renew)
 
 
+def _unwrapped(provider: trace.TracerProvider) -> trace.TracerProvider:
+    """Return the SDK's provider inside another (Logfire's is one around it), or what was given."""
+    inside = getattr(provider, "provider", None)
+    return inside if isinstance(inside, TracerProvider) else provider
+
+
 def _provider(
     settings: Settings, given: trace.TracerProvider | None
 ) -> tuple[TracerProvider, bool]:
     """Return the provider, and whether it is Clew's own."""
     if given is not None:
+        given = _unwrapped(given)
         if not isinstance(given, TracerProvider):
             raise ConfigurationError(
                 f"tracer_provider has type {type(given).__name__}; give an "
                 "opentelemetry.sdk.trace.TracerProvider, or none to let Clew make its own"
             )
         return given, given in _own_providers
-    current = trace.get_tracer_provider()
+    current = _unwrapped(trace.get_tracer_provider())
     if isinstance(current, TracerProvider):
         return current, current in _own_providers
     provider = TracerProvider(
