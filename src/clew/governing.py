@@ -9,10 +9,11 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from clew import semconv
 from clew._guard import guard, record_failure
 from clew.decisions import Decision
 from clew.errors import ApprovalRequired, ClewError, PolicyDenied
@@ -23,6 +24,7 @@ from clew.rounds import RoundRecord
 from clew.rules import OTHER, Identifier
 from clew.runs import Run
 from clew.spans import is_cancellation
+from clew.terms import checked
 from clew.typing import (
     Gate,
     PendingCall,
@@ -64,7 +66,7 @@ class Governor:
 
     def __init__(self, runtime: Runtime, gates: Sequence[Gate], *, record_allow: bool) -> None:
         self.runtime = runtime
-        self.gates = tuple(gates)
+        self.gates = checked(gates)
         self.record_allow = record_allow
         self._going: OrderedDict[tuple[int, int], Result] = OrderedDict()
         """Rounds that are under way, by trace and span id, with who wants to know their end."""
@@ -259,7 +261,12 @@ class Governor:
         if span is None or not span.is_valid:
             self.settle(result, Settlement())  # nobody will say how it ended
             return
-        self._going[span.trace_id, span.span_id] = result
+        key = (span.trace_id, span.span_id)
+        before = self._going.pop(key, None)
+        # A round that is recorded further out may send more than one request.
+        if before is not None and before is not result:
+            self.settle(before, Settlement())
+        self._going[key] = result
         while len(self._going) > _PENDING_KEPT:
             _, oldest = self._going.popitem(last=False)
             self.settle(oldest, Settlement())
@@ -289,7 +296,7 @@ def governor_of(runtime: Runtime) -> Governor:
 
 def _check(gate: Gate, proposal: Proposal) -> Verdict | None:
     try:
-        return gate.check(proposal)
+        return _understood(gate.check(proposal))
     except Exception:
         return _crashed(gate)
 
@@ -299,9 +306,16 @@ async def _acheck(gate: Gate, proposal: Proposal) -> Verdict | None:
     if check is None:
         return _check(gate, proposal)
     try:
-        return await check(proposal)
+        return _understood(await check(proposal))
     except Exception:
         return _crashed(gate)
+
+
+def _understood(said: Any) -> Verdict | None:
+    """Return what a gate has said; anything but a verdict counts as a crash."""
+    if said is None or (isinstance(said, Verdict) and said.outcome in semconv.DECISION_OUTCOMES):
+        return said
+    raise TypeError("a gate has returned something that is no verdict")
 
 
 def _crashed(gate: Gate) -> Verdict:

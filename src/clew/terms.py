@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from clew import semconv
@@ -11,6 +11,24 @@ from clew.actors import Actor
 from clew.errors import ConfigurationError
 from clew.pipeline import runtime as _runtime
 from clew.typing import DATA_CLASSES, Gate
+
+_MEMBERS = ("name", "mode", "mandatory", "kinds", "check")
+
+
+def checked(gates: Iterable[Gate]) -> tuple[Gate, ...]:
+    """Return gates that are whole.
+
+    Raises:
+        ConfigurationError: one of them is no gate.
+    """
+    found = tuple(gates)
+    for gate in found:
+        missing = [name for name in _MEMBERS if not hasattr(gate, name)]
+        if missing:
+            raise ConfigurationError(
+                f"a {type(gate).__qualname__} is given as a gate and has no {', '.join(missing)}"
+            )
+    return found
 
 
 class Terms:
@@ -34,7 +52,7 @@ class Terms:
         self.capture = capture
         """The capture level that is asked for; None: none is."""
         self._sources: dict[str, str] = {}
-        self.gates = gates
+        self.gates = checked(gates)
         self.options = options or {}
         self.outer: Terms | None = None
 

@@ -14,8 +14,9 @@ import pytest
 from governed import DENY, KITS, MARK, Kit, Saying, decisions
 
 import clew
-from clew.errors import ApprovalRequired, PolicyDenied
+from clew.errors import ApprovalRequired, ConfigurationError, PolicyDenied
 from clew.providers import ChatRequest, Message, provider
+from clew.providers.fallback import FallbackProvider
 from clew.testing import CaptureExporter, Reply, ScriptedProvider
 from clew.typing import Verdict
 
@@ -438,3 +439,40 @@ def test_without_gates_nothing_is_asked(govern: Govern) -> None:
     with clew.run("desk"), clew.tool("refund"):
         pass
     assert decisions(exported) == []
+
+
+@pytest.mark.parametrize("said", [True, "deny", Verdict(outcome="perhaps")])  # type: ignore[arg-type]
+async def test_anything_but_a_verdict_is_a_crash(
+    govern: Govern, server: ScriptedProvider, said: Any
+) -> None:
+    """A gate that answers with something else has not allowed."""
+    govern(Saying(said), faults={"ask the gate Saying"})
+    kit = Kit("openai-sync", server)
+    with pytest.raises(PolicyDenied, match="gate_error"):
+        await kit.ask()
+    await kit.close()
+    assert server.requests == []
+
+
+def test_what_is_no_gate_is_refused_at_once(govern: Govern) -> None:
+    """It could not be asked later: neither the settings nor a run take it."""
+    with pytest.raises(ConfigurationError, match="object is given as a gate and has no name"):
+        govern(object())
+    with pytest.raises(ConfigurationError, match="as a gate"):
+        clew.run("desk", gates=[print])  # type: ignore[list-item]
+
+
+async def test_a_chain_does_not_fall_back_from_a_denial(
+    govern: Govern, server: ScriptedProvider
+) -> None:
+    """What is denied at the first provider is not asked of the second one."""
+    gate = Saying(DENY)
+    govern(gate)
+    chain = FallbackProvider(
+        provider("openai", api_key="k", base_url=server.openai_base_url),
+        provider("anthropic", api_key="k", base_url=server.base_url),
+    )
+    request = ChatRequest(model="small", messages=(Message.user(MARK),))
+    with chain, pytest.raises(PolicyDenied):
+        chain.chat(request)
+    assert (len(gate.asked), server.requests) == (1, [])
