@@ -6,10 +6,11 @@ import importlib
 import sys
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from clew._guard import guard, record_failure
+from clew.dialects._stream import NO_PROBE, EventReader, Probe
 from clew.exchange import Exchange
 from clew.facts import NO_RESPONSE, ResponseFacts
 from clew.rounds import Ending
@@ -80,11 +81,11 @@ class StreamTap:
         except Exception:
             record_failure("read a stream")
 
-    def fast_feed(self) -> Callable[[bytes], None] | None:
-        """Return the reader's own `feed` once only counting is left to do here."""
-        if self._decode is None and self.first_ns and self.reader is not None:
-            return self.reader.feed
-        return None
+    def probe(self) -> Probe:
+        """Return how to tell a piece that says nothing new, for who wants to count it himself."""
+        if self._decode is None and isinstance(self.reader, EventReader):
+            return self.reader.probe()
+        return NO_PROBE
 
     def exhausted(self) -> None:
         """The body has ended by itself."""
@@ -92,7 +93,8 @@ class StreamTap:
             self._finish(None)
         else:
             facts = self._facts()
-            self._finish("complete" if facts.complete and facts.error is None else "failed")
+            fine = facts.complete and facts.error is None
+            self._finish("complete" if fine else "failed", facts=facts)
 
     def failed(self, error: BaseException) -> None:
         """Reading raised."""
@@ -111,7 +113,7 @@ class StreamTap:
             facts = self._facts()
             if facts.complete or facts.error is not None:
                 # After an event that tells of an error the SDK raises, and so closes the body.
-                self._finish("complete" if facts.error is None else "failed")
+                self._finish("complete" if facts.error is None else "failed", facts=facts)
                 return
         passing = sys.exc_info()[1]
         if isinstance(passing, GeneratorExit):
@@ -160,7 +162,11 @@ class StreamTap:
             return NO_RESPONSE
 
     def _finish(
-        self, outcome: str | None, error: BaseException | None = None, end_ns: int | None = None
+        self,
+        outcome: str | None,
+        error: BaseException | None = None,
+        end_ns: int | None = None,
+        facts: ResponseFacts | None = None,
     ) -> None:
         if self.done:
             return
@@ -170,7 +176,7 @@ class StreamTap:
         with guard("finish a stream"):
             first = (self.first_ns - exchange.started) / 1e9 if self.first_ns else None
             ending = Ending(
-                response=self._facts(),
+                response=self._facts() if facts is None else facts,
                 status=self._status,
                 error=error,
                 outcome=outcome,
@@ -184,6 +190,90 @@ class StreamTap:
                 content.took(b"".join(self._body))
             self._body = None
             exchange.end(ending)
+
+
+def follow(body: Iterable[bytes], tap: StreamTap) -> Iterator[bytes]:
+    """Give the pieces of a body, and tell a tap of them and of the end.
+
+    What is done for each piece stands here in one place, without a call: it runs in the caller's
+    thread for each event of a stream. `afollow` is its twin.
+    """
+    reader: Any = tap.reader
+    head, mark, start, middle, tail, counts, one_line = tap.probe()
+    middle_size, tail_size, size = len(middle), len(tail), 0
+    try:
+        for piece in body:
+            try:
+                if fits := piece.startswith(head):
+                    end = piece.find(mark, start)
+                    if middle and end >= 0:
+                        fits = piece.startswith(middle, end)
+                        end = piece.find(mark, end + middle_size)
+                    size = len(piece)
+                    if end != size - tail_size or not fits or not piece.endswith(tail):
+                        fits = False
+                    elif one_line:
+                        fits = b"\r" not in piece
+                if not fits:
+                    tap.feed(piece)
+                    head, mark, start, middle, tail, counts, one_line = tap.probe()
+                    middle_size, tail_size = len(middle), len(tail)
+                else:
+                    tap.size += size
+                    if counts:
+                        reader.quiet(piece)
+                    else:
+                        reader.chunks += 1
+            except Exception:
+                record_failure("read a stream")
+            yield piece
+    except GeneratorExit:
+        raise  # the caller stopped reading; closing or dropping the body says which way
+    except BaseException as error:
+        tap.failed(error)
+        raise
+    else:
+        tap.exhausted()
+
+
+async def afollow(body: AsyncIterable[bytes], tap: StreamTap) -> AsyncIterator[bytes]:
+    """Do what `follow` does, in asynchronous code."""
+    reader: Any = tap.reader
+    head, mark, start, middle, tail, counts, one_line = tap.probe()
+    middle_size, tail_size, size = len(middle), len(tail), 0
+    try:
+        async for piece in body:
+            try:
+                if fits := piece.startswith(head):
+                    end = piece.find(mark, start)
+                    if middle and end >= 0:
+                        fits = piece.startswith(middle, end)
+                        end = piece.find(mark, end + middle_size)
+                    size = len(piece)
+                    if end != size - tail_size or not fits or not piece.endswith(tail):
+                        fits = False
+                    elif one_line:
+                        fits = b"\r" not in piece
+                if not fits:
+                    tap.feed(piece)
+                    head, mark, start, middle, tail, counts, one_line = tap.probe()
+                    middle_size, tail_size = len(middle), len(tail)
+                else:
+                    tap.size += size
+                    if counts:
+                        reader.quiet(piece)
+                    else:
+                        reader.chunks += 1
+            except Exception:
+                record_failure("read a stream")
+            yield piece
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        tap.failed(error)
+        raise
+    else:
+        tap.exhausted()
 
 
 def _decoder(encoding: str | None) -> Callable[[bytes], bytes] | None:

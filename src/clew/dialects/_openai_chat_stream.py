@@ -64,7 +64,8 @@ class ChatReader(SseReader):
             # The tier asked for stands in the first chunks, the tier served in the later ones.
             self._tier, answer = chunk.service_tier, TELLS
         if self._report(chunk) and answer == QUIET:
-            answer = COUNTS
+            # Without a choice it is the report of the whole, and no other like it will follow.
+            answer = COUNTS if chunk.choices else TELLS
         if not is_empty(chunk.error):
             self._error, answer = error_of(chunk.error), TELLS
         return answer

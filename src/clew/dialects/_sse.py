@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from clew.dialects._stream import EventReader
+from clew.dialects._stream import EventReader, Probe
 from clew.dialects._template import Template
 
 _BOM: Final = b"\xef\xbb\xbf"
@@ -31,7 +31,16 @@ class SseReader(EventReader):
     def _feed(self, data: bytes) -> None:
         if not self._returns and b"\r" in data:
             self._returns = True
-        super()._feed(data)
+        if (
+            0 < data.find(b"\n\n") == len(data) - 2
+            and data[:1] != b"\n"
+            and not (self._returns or self._pending or self._skipping or self._pending_applied)
+        ):
+            # One whole event, as most servers send them: no end to look for, nothing to keep.
+            self._event(bytes(data))
+            self._select(self._templates[0] if self._templates else None)
+        else:
+            super()._feed(data)
 
     def _end_of_event(self, buffer: bytes | bytearray, start: int) -> int:
         if not self._returns:
@@ -85,6 +94,13 @@ class TypedReader(SseReader):
             self.chunks += 1
             return
         super().feed(data)
+
+    def probe(self) -> Probe:
+        """Return how to tell the next chunk; it holds until bytes are fed again."""
+        if not self._typed:
+            return super().probe()
+        tail, start = self._typed_tail, self._typed_size
+        return Probe(self._typed, b"\n", start, tail=tail, one_line=True)
 
     def _is_quiet(self, event: bytes) -> bool:
         if not self.started or b"\r" in event:

@@ -7,7 +7,7 @@ is only counted. Every other event is parsed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -30,6 +30,28 @@ QUIET: Final = 1
 """`apply` answers: another event that differs in its holes only would say nothing new."""
 COUNTS: Final = 2
 """`apply` answers: of the next events like it, the last one reports all that the others do."""
+
+
+class Probe(NamedTuple):
+    """How to see that a chunk is one whole event that says nothing new, by comparing bytes.
+
+    It begins with `head`; the first `mark` from `start` on is where `tail` begins, or, where there
+    is a `middle`, that begins there and `tail` at the next `mark`; nothing follows the `tail`.
+    """
+
+    head: bytes | tuple[()] = ()
+    """An empty tuple is the prefix of nothing: no chunk can be told by its bytes."""
+    mark: bytes = b'"'
+    start: int = 0
+    middle: bytes = b""
+    tail: bytes = b""
+    counts: bool = False
+    """Whether the last such chunk has to be read in the end: it reports counts."""
+    one_line: bool = False
+    """Whether there must be no carriage return in it: that would begin another line."""
+
+
+NO_PROBE: Final = Probe()
 
 
 class EventReader:
@@ -102,6 +124,21 @@ class EventReader:
             self._pending = bytearray()
             self._head = ()
             record_failure("read a stream")
+
+    def probe(self) -> Probe:
+        """Return how to tell the next chunk; it holds until bytes are fed again.
+
+        Who finds a chunk that fits calls `quiet` or adds to `chunks`, instead of feeding it.
+        """
+        if not self._texts or not self._head:
+            return NO_PROBE
+        counts = self._templates[0].latest_counts
+        return Probe(self._head, b'"', self._head_size, self._middle, self._tail, counts)
+
+    def quiet(self, data: bytes) -> None:
+        """Count a chunk that fits a probe with `counts`."""
+        self.chunks += 1
+        self._latest = data
 
     def result(self) -> ResponseFacts:
         """Return what has been learnt so far; callable at any time, more than once."""

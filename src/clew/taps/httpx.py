@@ -6,7 +6,7 @@ headers there is told to stand aside, and what was injected all the same is take
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 import wrapt
@@ -18,7 +18,7 @@ from clew.exchange import Exchange
 from clew.facts import RequestFacts
 from clew.pipeline import runtime as _runtime
 from clew.pipeline.runtime import Runtime
-from clew.streams import StreamTap
+from clew.streams import StreamTap, afollow, follow
 from clew.taps import governed, reading
 
 LIBRARIES = ("httpx", "httpx2")
@@ -36,7 +36,7 @@ class SyncBody(_Proxy):
         self._self_tap = tap
 
     def __iter__(self) -> Iterator[bytes]:
-        return _iterate(self.__wrapped__, self._self_tap)
+        return follow(self.__wrapped__, self._self_tap)
 
     def close(self) -> None:
         """Close the stream."""
@@ -59,7 +59,7 @@ class AsyncBody(_Proxy):
         self._self_tap = tap
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return _aiterate(self.__wrapped__, self._self_tap)
+        return afollow(self.__wrapped__, self._self_tap)
 
     async def aclose(self) -> None:
         """Close the stream."""
@@ -70,63 +70,6 @@ class AsyncBody(_Proxy):
     def __del__(self) -> None:
         with guard("drop a stream"):
             self._self_tap.dropped()
-
-
-def _iterate(body: Any, tap: StreamTap) -> Iterator[bytes]:
-    source = iter(body)
-    try:
-        feed = tap.feed
-        for chunk in source:
-            feed(chunk)
-            yield chunk
-            fast = tap.fast_feed()
-            if fast is not None:
-                break
-        else:
-            fast = None
-        if fast is not None:
-            for chunk in source:
-                tap.size += len(chunk)
-                try:
-                    fast(chunk)
-                except Exception:
-                    record_failure("read a stream")
-                yield chunk
-    except GeneratorExit:
-        raise  # the caller stopped reading; closing or dropping the body says which way
-    except BaseException as error:
-        tap.failed(error)
-        raise
-    else:
-        tap.exhausted()
-
-
-async def _aiterate(body: Any, tap: StreamTap) -> AsyncIterator[bytes]:
-    source = body.__aiter__()
-    try:
-        feed = tap.feed
-        fast: Callable[[bytes], None] | None = None
-        async for chunk in source:
-            feed(chunk)
-            yield chunk
-            fast = tap.fast_feed()
-            if fast is not None:
-                break
-        if fast is not None:
-            async for chunk in source:
-                tap.size += len(chunk)
-                try:
-                    fast(chunk)
-                except Exception:
-                    record_failure("read a stream")
-                yield chunk
-    except GeneratorExit:
-        raise
-    except BaseException as error:
-        tap.failed(error)
-        raise
-    else:
-        tap.exhausted()
 
 
 def _begin(

@@ -1,0 +1,163 @@
+"""Following a body: what is only counted says nothing that reading would have told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clew import _guard, exchange
+from clew.pipeline import runtime as runtimes
+from clew.streams import StreamTap, afollow, follow
+
+SSE = "text/event-stream"
+CHAT = ("api.openai.com", "/v1/chat/completions")
+MESSAGES = ("api.anthropic.com", "/v1/messages")
+RESPONSES = ("api.openai.com", "/v1/responses")
+
+
+def tap_on(address) -> StreamTap:
+    """Return a tap on the answer to a request that goes to an address."""
+    runtime = runtimes.get()
+    target = exchange.target_of(runtime, "POST", "https", address[0], None, address[1])
+    begun = exchange.begin(runtime, object(), target, None, first=True)
+    return StreamTap(begun, 200, SSE, {})
+
+
+def chat(text: str, **fields: object) -> bytes:
+    delta = {"index": 0, "delta": {"content": text}, "finish_reason": None}
+    return b"data: " + json.dumps({"id": "c-1", "choices": [delta], **fields}).encode() + b"\n\n"
+
+
+def message(text: str, **fields: object) -> bytes:
+    event = {"type": "content_block_delta", "index": 0, "delta": {"text": text}, **fields}
+    return b"event: content_block_delta\ndata: " + json.dumps(event).encode() + b"\n\n"
+
+
+def response(text: str, **fields: object) -> bytes:
+    event = {"type": "response.output_text.delta", "delta": text, **fields}
+    return b"event: response.output_text.delta\ndata: " + json.dumps(event).encode() + b"\n\n"
+
+
+LOUD = {
+    CHAT: [
+        b'data: {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4}}\n\n',
+        b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\n',
+        b'data: {"error": {"type": "overloaded"}}\n\n',
+        b"data: [DONE]\n\n",
+        chat("x", usage={"prompt_tokens": 9, "completion_tokens": 7}),
+        chat("x", service_tier="flex"),
+        chat('", "tool_calls": [{"id": "call_1"}], "a": "'),
+    ],
+    MESSAGES: [
+        b'event: message_delta\ndata: {"type": "message_delta", "usage": {"output_tokens": 4}}\n\n',
+        b'event: error\ndata: {"type": "error", "error": {"type": "overloaded_error"}}\n\n',
+        b'event: message_stop\ndata: {"type": "message_stop"}\n\n',
+        message("x\n\n"),
+        (
+            b'event: content_block_delta\ndata: {"type": "content_block_delta"}\rdata: {"type": '
+            b'"message_stop"}\n\n'
+        ),
+    ],
+    RESPONSES: [
+        (
+            b'event: response.completed\ndata: {"type": "response.completed", "response": {"id": "r",'
+            b' "status": "completed", "usage": {"input_tokens": 9, "output_tokens": 4}}}\n\n'
+        ),
+        b'event: error\ndata: {"type": "error", "code": "server_error"}\n\n',
+    ],
+}
+QUIET = {CHAT: chat, MESSAGES: message, RESPONSES: response}
+
+
+@st.composite
+def bodies(draw):
+    """Events of one dialect, most of them text, in pieces that are mostly whole events."""
+    address = draw(st.sampled_from([CHAT, MESSAGES, RESPONSES]))
+    quiet = QUIET[address]
+    words = st.text(st.sampled_from('ab "\\\n\r}{é,:'), max_size=6)
+    padding = draw(st.sampled_from([{}, {"obfuscation": "x"}]))
+    text = words.map(lambda word: quiet(word, **dict.fromkeys(padding, word)))
+    loud = st.sampled_from(LOUD[address])
+    events = draw(st.lists(st.one_of(text, text, text, loud), min_size=3, max_size=14))
+    events = [quiet("start", **padding), quiet("then", **padding), *events]
+    pieces: list[bytes] = []
+    for event in events:
+        cut = draw(st.sampled_from([0, 0, 0, 0, 1, 2]))
+        if cut == 1 and pieces:
+            pieces[-1] += event
+        elif cut == 2:
+            middle = draw(st.integers(1, len(event) - 1))
+            pieces += [event[:middle], event[middle:]]
+        else:
+            pieces.append(event)
+    return address, pieces
+
+
+@settings(
+    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(body=bodies())
+def test_following_tells_what_reading_tells(exported, body):
+    """The facts, the count of events and the size, piece by piece; the pieces unchanged."""
+    address, pieces = body
+    tap, atap, read = tap_on(address), tap_on(address), tap_on(address)
+    for piece in pieces:
+        read.feed(piece)
+    assert pieces == list(follow(pieces, tap))
+
+    async def source() -> AsyncIterator[bytes]:
+        for piece in pieces:
+            yield piece
+
+    async def gather() -> list[bytes]:
+        return [piece async for piece in afollow(source(), atap)]
+
+    assert pieces == asyncio.run(gather())
+    expected = (read.reader.result(), read.reader.chunks, read.size, bool(read.first_ns))
+    for one in (tap, atap):
+        assert expected == (
+            *(one.reader.result(), one.reader.chunks),
+            *(one.size, bool(one.first_ns)),
+        )
+
+
+@pytest.mark.parametrize("address", [CHAT, MESSAGES, RESPONSES])
+def test_text_is_only_counted(exported, address, monkeypatch):
+    """After the first events of a stream, one more of the kind is not read."""
+    quiet = QUIET[address]
+    tap = tap_on(address)
+    events = [quiet(word, obfuscation=word * 2) for word in "abcdefghijklmnop"]
+    read: list[bytes] = []
+    original = StreamTap.feed
+    monkeypatch.setattr(
+        StreamTap, "feed", lambda self, data: (read.append(data), original(self, data))[0]
+    )
+    assert events == list(follow(events, tap))
+    assert len(read) <= 3
+    assert len(events) == tap.reader.chunks
+
+
+def test_a_body_of_another_kind_passes_unharmed(exported):
+    """Pieces that are no bytes are the caller's business."""
+    pieces = [memoryview(chat("a")), "text", memoryview(chat("b")), None, bytearray(chat("c"))]
+    assert pieces == list(follow(pieces, tap_on(CHAT)))
+    assert _guard.failures["read a stream"] > 0
+    _guard.forget()
+
+
+def test_a_failing_source_fails_alike(exported):
+    """What the source raises reaches the caller, and the round."""
+
+    def source() -> Iterator[bytes]:
+        yield chat("a")
+        raise ConnectionError("cut")
+
+    tap = tap_on(CHAT)
+    with pytest.raises(ConnectionError):
+        list(follow(source(), tap))
+    assert tap.done
