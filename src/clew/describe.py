@@ -149,6 +149,28 @@ def add_response(attributes: dict[str, Any], ending: Ending) -> None:
         _add_usage(attributes, response.usage)
 
 
+def add_unknown(attributes: dict[str, Any], ending: Ending, digests: LazyDigests) -> None:
+    """Tell the provider's words that have no place in a closed set apart: by keyed digests.
+
+    A finish reason outside the set, and an error's type or code that is no identifier, leave as
+    `_OTHER`; equal ones have equal digests.
+    """
+    kept = attributes.get(RESPONSE_FINISH_REASONS, ())
+    raw = ending.response.finish_reasons_raw
+    if OTHER in kept and len(raw) == len(kept):
+        attributes[semconv.RESPONSE_FINISH_REASONS_DIGESTS] = tuple(
+            digests.get().of(word) if known == OTHER and word is not None else OTHER
+            for known, word in zip(kept, raw, strict=True)
+        )
+        attributes[semconv.DIGEST_KEY_ID] = digests.get().key_id
+    error = ending.response.error
+    if error is not None and attributes.get(semconv.ERROR_TYPE) not in (error.type, error.code):
+        word = error.type or error.code
+        if isinstance(word, str):
+            attributes[semconv.ERROR_TYPE_DIGEST] = digests.get().of(word)
+            attributes[semconv.DIGEST_KEY_ID] = digests.get().key_id
+
+
 def _closed(reasons: tuple[str | None, ...]) -> tuple[str | None, ...]:
     return tuple([reason if reason in _FINISH_REASONS else OTHER for reason in reasons])
 

@@ -20,6 +20,7 @@ from clew.facts import (
     ToolCall,
     Usage,
 )
+from clew.levels import METADATA, NONE
 from clew.pipeline.asked import Asked
 from clew.pipeline.late import Pending, add_cost
 from clew.pipeline.light import LightSpan
@@ -285,8 +286,17 @@ class Round(Node):
         describe.add_request(attributes, self.request)
         describe.add_response(attributes, self.ending)
         add_cost(attributes, self.cost)
+        response = self.ending.response
+        if response.error is not None or response.finish_reasons:
+            self._add_unknown(attributes)
         if self.content is not None:
             attributes.update(self.content.attributes())
+
+    def _add_unknown(self, attributes: dict[str, Any]) -> None:
+        """Add digests of words that are not known, unless the capture level forbids digests."""
+        runtime = self.runtime
+        if runtime is not None and getattr(self, "level", METADATA) != NONE:
+            describe.add_unknown(attributes, self.ending, runtime.digests)
 
     def capture(self, runtime: Runtime, body: bytes | None) -> None:
         """Keep the content of this call, if the level here and the settings say so."""

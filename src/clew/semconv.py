@@ -156,6 +156,8 @@ RESPONSE_BYTES: Final = "clew.response.bytes"
 RESPONSE_TOOL_CALL_IDS: Final = "clew.response.tool_call.ids"
 RESPONSE_TOOL_CALL_NAMES: Final = "clew.response.tool_call.names"
 RESPONSE_TOOL_CALL_DIGESTS: Final = "clew.response.tool_call.digests"
+RESPONSE_FINISH_REASONS_DIGESTS: Final = "clew.response.finish_reasons.digests"
+ERROR_TYPE_DIGEST: Final = "clew.error.type.digest"
 SERVED_PROVIDER: Final = "clew.response.provider"
 PROVIDER_HOP: Final = "clew.provider.hop"
 PROVIDER_FAILURE_CLASS: Final = "clew.provider.failure_class"
@@ -413,6 +415,8 @@ RULES: Final[dict[str, Rule]] = {
     RESPONSE_TOOL_CALL_IDS: Each(_id, fill="_OTHER"),
     RESPONSE_TOOL_CALL_NAMES: Each(_name, fill="_OTHER"),
     RESPONSE_TOOL_CALL_DIGESTS: Each(Hex(64), fill="_OTHER"),
+    RESPONSE_FINISH_REASONS_DIGESTS: Each(Hex(64), fill="_OTHER"),
+    ERROR_TYPE_DIGEST: Hex(64),
     SERVED_PROVIDER: _name,
     PROVIDER_HOP: _count,
     PROVIDER_FAILURE_CLASS: Closed(*FAILURE_CLASSES),
