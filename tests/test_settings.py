@@ -34,6 +34,7 @@ def test_the_environment_fills_each_setting() -> None:
             "gw.local:8080=openai, llm.local=vllm",
             {"gw.local:8080": "openai", "llm.local": "vllm"},
         ),
+        "CLEW_TRUST_ZONES": ("llm.local=local", {"llm.local": "local"}),
         "CLEW_PROPAGATE_TO": ("A.local, b.local", frozenset({"a.local", "b.local"})),
         "CLEW_MODEL_ALIASES": ("gpt-prod=openai/gpt-4o", {"gpt-prod": "openai/gpt-4o"}),
         "CLEW_PRICES_FILE": ("/tmp/prices.json", Path("/tmp/prices.json")),  # noqa: S108

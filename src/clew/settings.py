@@ -39,6 +39,7 @@ VARIABLES: Final = (
     Variable("CLEW_METRIC_REASONS", "metric_reasons", "reasons that may be labels of decisions"),
     Variable("CLEW_PROVIDER_HOSTS", "provider_hosts", "`host=provider` pairs, comma-separated"),
     Variable("CLEW_PROPAGATE_TO", "propagate_to", "hosts that may see trace headers"),
+    Variable("CLEW_TRUST_ZONES", "trust_zones", "`host=zone` pairs for gates, comma-separated"),
     Variable("CLEW_MODEL_ALIASES", "model_aliases", "`name=model` pairs for prices"),
     Variable("CLEW_PRICES_FILE", "prices_file", "a price file of your own (JSON)"),
     Variable("CLEW_DIGEST_KEY", "digest_key", "secret key for digests"),
@@ -59,7 +60,7 @@ VARIABLES: Final = (
 _LISTS = frozenset({"propagate_to", "content_to"})
 _LEVELS = frozenset({"capture", "capture_max"})
 _NAMES = frozenset({"metric_tenants", "metric_reasons"})
-_PAIRS = frozenset({"provider_hosts", "model_aliases"})
+_PAIRS = frozenset({"provider_hosts", "trust_zones", "model_aliases"})
 
 
 def default_data_dir() -> Path:
