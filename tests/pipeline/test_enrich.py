@@ -152,3 +152,21 @@ def test_a_foreign_call_of_another_model_beside_a_round_keeps_its_own(
         beside.end()
     assert total(exported) == 200
     assert "clew.aggregate" not in attributes(exported, "beside")
+
+
+def test_a_foreign_span_that_comes_after_the_call_is_folded_too(
+    exported: CaptureExporter, server: ScriptedProvider
+) -> None:
+    """Some instrumentations tell of a stream when it is over: it is known by what it tells."""
+    clew.instrument()
+    tracer = trace.get_tracer("foreign")
+    with clew.run("triage"):
+        with tracer.start_as_current_span("foreign"):
+            call(server)
+        with tracer.start_as_current_span("after", attributes=TOLD):
+            pass
+        others = TOLD | {"gen_ai.usage.input_tokens": 7}
+        with tracer.start_as_current_span("another call", attributes=others):
+            pass
+    assert total(exported) == 107
+    assert attributes(exported, "after")["clew.aggregate"] is True

@@ -19,6 +19,7 @@ from clew.pipeline.late import add_cost
 from clew.pricing import PENDING, Prices, compute
 
 _REMEMBERED = 10_000
+_ROUNDS_REMEMBERED = 1_000
 _DEPTH = 32
 _PATIENCE_S = 5.0
 _SYSTEM = "gen_ai.system"
@@ -39,6 +40,10 @@ class Folds:
         self._folded: OrderedDict[int, None] = OrderedDict()
         self._beside: OrderedDict[int, set[str | None]] = OrderedDict()
         """Open spans beside which rounds opened, with the models that those asked for."""
+        self._told: OrderedDict[tuple[int, int | None, int | None], set[str | None]] = OrderedDict()
+        """What rounds told lately: trace and tokens, with their models."""
+        self.seen = False
+        """True once there was a foreign span at all."""
 
     def opened(self, span_id: int, parent_id: int | None) -> None:
         """Note that a foreign span has started."""
@@ -71,10 +76,21 @@ class Folds:
             if parent_id is not None or opened_by == thread:
                 self._beside.setdefault(child, set()).add(model)
 
-    def ended(self, span_id: int, attributes: Mapping[str, Any]) -> bool:
+    def told(self, record: Any) -> None:
+        """Note what a round (a `clew.rounds.RoundRecord`) told: an observer of rounds."""
+        usage: Usage | None = record.ending.response.usage
+        if usage is not None:
+            key = (record.trace_id, usage.input_tokens, usage.output_tokens)
+            models = {record.request.model, record.ending.response.model, record.route.model}
+            self._told[key] = models - {None}
+            if len(self._told) > _ROUNDS_REMEMBERED:
+                self._told.popitem(last=False)
+
+    def ended(self, span_id: int, trace_id: int, attributes: Mapping[str, Any]) -> bool:
         """Forget a foreign span; tell whether it is folded.
 
-        One that is not and tells of usage is the carrier: those above it are folded.
+        One that is not and tells of usage is the carrier: those above it are folded. It may also
+        come after the call (Logfire tells of a stream so): it is known by trace, model and tokens.
         """
         parent = self.open.pop(span_id, None)
         self._forget(span_id, parent)
@@ -82,10 +98,13 @@ class Folds:
         models = self._beside.pop(span_id, None)
         if is_folded or semconv.USAGE_INPUT not in attributes:
             return is_folded
-        if models is not None:
-            told = (attributes.get(semconv.REQUEST_MODEL), attributes.get(semconv.RESPONSE_MODEL))
-            if not models.isdisjoint(told):
-                return True
+        told = (attributes.get(semconv.REQUEST_MODEL), attributes.get(semconv.RESPONSE_MODEL))
+        if models is not None and not models.isdisjoint(told):
+            return True
+        tokens = (attributes[semconv.USAGE_INPUT], attributes.get(semconv.USAGE_OUTPUT))
+        models = self._told.get((trace_id, *tokens))
+        if models is not None and not models.isdisjoint(told):
+            return True
         while parent is not None and parent in self.open:
             self._folded[parent] = None
             parent = self.open[parent]

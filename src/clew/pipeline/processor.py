@@ -48,7 +48,11 @@ class RootProcessor(SpanProcessor):
                 return
             parent = span.parent
             ids = span.get_span_context()
-            runtime.folds.opened(ids.span_id, parent.span_id if parent is not None else None)
+            folds = runtime.folds
+            if not folds.seen:
+                folds.seen = True
+                runtime.observers.append(folds.told)
+            folds.opened(ids.span_id, parent.span_id if parent is not None else None)
             segment = runtime.segments.of_trace(ids.trace_id)
             if segment is not None:
                 node = context.current_node(parent_context)
@@ -73,7 +77,8 @@ class RootProcessor(SpanProcessor):
                 segment = runtime.segments.of_trace(ids.trace_id)
                 if segment is not None:
                     segment.ended(segment.foreign.pop(ids.span_id, 0))
-                folded = runtime.folds.ended(ids.span_id, span.attributes or _NO_ATTRIBUTES)
+                attributes = span.attributes or _NO_ATTRIBUTES
+                folded = runtime.folds.ended(ids.span_id, ids.trace_id, attributes)
                 if self.runs_only and segment is None and not folded:
                     return
             if not self.exports or not ids.trace_flags.sampled:
