@@ -8,19 +8,22 @@ entry point group `clew.taps`: the name is the module to wait for, the value the
 
 from __future__ import annotations
 
+import functools
 import importlib
+import inspect
 import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
-from types import ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple, cast
 
 import wrapt
 
 from clew._guard import guard, warn_once
 from clew.errors import ClewError
+from clew.pipeline import runtime
 from clew.taps import aiohttp, botocore, callables, entries, httpx, inside
 from clew.taps.places import Places
 
@@ -63,6 +66,13 @@ class Patch(NamedTuple):
     client: Callable[[], Any]
     """Gives the client object for which it was done; None where it was done for all."""
 
+
+_HOT = frozenset(
+    wrapper
+    for patches in (*httpx.PATCHES.values(), *entries.PATCHES.values())
+    for _, _, wrapper in patches
+)
+"""Wrappers that have nothing to do while Clew is not configured, and are called often."""
 
 _patches: list[Patch] = []
 _recorders: weakref.WeakSet[callables.Recorder] = weakref.WeakSet()
@@ -225,7 +235,11 @@ def _patch(owner: Any, name: str, function: Any, client: Any = None) -> None:
         if getattr(before, "_self_wrapper", None) is function:
             return
         original: Any = getattr(owner, name) if before is _MISSING else before
-        wrapper: Any = cast("Any", wrapt.FunctionWrapper)(original, function)
+        wrapper: Any = None
+        if function in _HOT and isinstance(owner, type):
+            wrapper = _plain(original, function)
+        if wrapper is None:
+            wrapper = cast("Any", wrapt.FunctionWrapper)(original, function)
         if isinstance(owner, type):
             setattr(owner, name, wrapper)
             whose = _nothing if client is None else _weak(client)
@@ -234,6 +248,30 @@ def _patch(owner: Any, name: str, function: Any, client: Any = None) -> None:
         object.__setattr__(owner, name, wrapper)
         _patches[:] = [patch for patch in _patches if patch.owner() is not None]
         _patches.append(Patch(_weak(owner), name, before, wrapper, _weak(client)))
+
+
+def _plain(original: Any, function: Any) -> Any:
+    """Return a plain method that does what wrapt's wrapper would, for less; None where it can't.
+
+    It stands in every request's way, of hosts that have not configured Clew too.
+    """
+    if not isinstance(original, FunctionType):
+        return None
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if runtime.get() is None:
+            return original(self, *args, **kwargs)
+        return function(MethodType(original, self), self, args, kwargs)
+
+    async def amethod(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if runtime.get() is None:
+            return await original(self, *args, **kwargs)
+        return await function(MethodType(original, self), self, args, kwargs)
+
+    chosen: Any = amethod if inspect.iscoroutinefunction(original) else method
+    wrapper = functools.wraps(original)(chosen)
+    wrapper._self_wrapper = function  # wrapt's wrapper has it under this name
+    return wrapper
 
 
 def _nothing() -> None:
