@@ -269,7 +269,7 @@ def _plain(original: Any, function: Any) -> Any:
         return await function(MethodType(original, self), self, args, kwargs)
 
     chosen: Any = amethod if inspect.iscoroutinefunction(original) else method
-    wrapper = functools.wraps(original)(chosen)
+    wrapper: Any = functools.wraps(original)(chosen)
     wrapper._self_wrapper = function  # wrapt's wrapper has it under this name
     return wrapper
 
