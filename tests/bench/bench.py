@@ -1,4 +1,4 @@
-"""What Clew adds to a call, in units of one bare SDK span with 25 attributes (`make bench`).
+"""What Clew adds to a call, in units of one plain SDK span with 25 attributes (`make bench`).
 
 One process, interleaved, median of the rounds. The floor is measured against itself first: when
 those two differ by more than a tenth, the machine is too busy and there is no verdict.
@@ -29,6 +29,7 @@ LIMITS = {
 }
 
 
+FLOORS = ("floor", "floor again", "at once")
 LIGHTER = {"stream, per chunk": 10, "agent run": 10}
 """By how much the batches of the long workloads are smaller."""
 
@@ -40,7 +41,7 @@ class Spent(NamedTuple):
     others: float
 
 
-def spend(work: Callable[[int], None], times: int) -> Spent:
+def spend(work: Callable[[int], None], times: int, flush: Callable[[], object]) -> Spent:
     """Measure one batch, the export that it causes included."""
     gc.collect()
     process, thread = time.process_time(), time.thread_time()
@@ -57,12 +58,13 @@ def measure(
     spent: dict[str, list[Spent]] = {}
 
     def note(name: str, work: Callable[[int], None], count: int) -> None:
-        spent.setdefault(name, []).append(spend(work, count))
+        spent.setdefault(name, []).append(
+            spend(work, count, bench.flush_floor if name in FLOORS else flush)
+        )
 
     for number in range(rounds + 1):
-        note("floor", bench.floor, times * 5)
-        note("floor again", bench.floor, times * 5)
-        note("one by one", bench.floor_one_by_one, times)
+        for name, work in zip(FLOORS, (bench.floor, bench.floor, bench.floor_at_once), strict=True):
+            note(name, work, times * 2)
         for load in chosen:
             count = max(1, times // LIGHTER.get(load.name, 1))
             note(f"{load.name}: bare", load.bare, count)
@@ -83,9 +85,9 @@ def report(chosen: list[Workload], spent: dict[str, list[Spent]]) -> bool:
         for again, first in zip(spent["floor again"], spent["floor"], strict=True)
     )
     quiet = 0.9 <= itself <= 1.1
-    one_by_one = median(one.caller for one in spent["one by one"])
+    at_once = median(one.caller for one in spent["at once"])
     print(f"floor {floor * 1e6:.2f} us a span; against itself {itself:.3f}")
-    print(f"(the same span made current, attributes set one by one: {one_by_one * 1e6:.2f} us)")
+    print(f"(the same span, its attributes set in one call: {at_once * 1e6:.2f} us)")
     print(
         f"{'':20}{'bare us':>10}{'with us':>10}{'added us':>10}{'added':>8}{'export':>8}{'limit':>12}"
     )

@@ -6,7 +6,7 @@
 One process runs every workload with and without Clew under callgrind, which writes what it has
 counted whenever the C function `getpgrp` is entered; the workloads are told apart by calling it
 between them. A figure is (with Clew - without) / floor, for one call, export included. Dividing
-by the floor, one bare SDK span counted in the same process, makes figures of one Python version
+by the floor, one plain SDK span counted in the same process, makes figures of one Python version
 comparable between builds of it.
 """
 
@@ -47,13 +47,14 @@ def child() -> None:
     for name, work, times in steps:
         if name == f"{loads[0].name}: traced":
             clew.instrument()
+        ended = bench.flush_floor if name == "floor" else flush
         for _ in range(2):  # specialised bytecode, caches, the first look-up of a price
             work(max(2, times // 4))
-        flush()
+        ended()
         gc.collect()
         os.getpgrp()
         work(times)
-        flush()
+        ended()
         os.getpgrp()
 
 
