@@ -8,6 +8,7 @@ usage is removed and `clew.aggregate` set.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from clew.pricing import PENDING, Prices, compute
 _REMEMBERED = 10_000
 _ROUNDS_REMEMBERED = 1_000
 _DEPTH = 32
+_SIBLINGS = 64
 _PATIENCE_S = 5.0
 _SYSTEM = "gen_ai.system"
 """What `gen_ai.provider.name` was called before."""
@@ -63,16 +65,21 @@ class Folds:
             model: the model that the round asks for.
         """
         current = span_id
+        self._mark_beside(current, model)
         for _ in range(_DEPTH):
-            self._mark_beside(current, model)
             if current is None or current not in self.open:
                 return
             self._folded[current] = None
             current = self.open[current]
+            if current is not None:  # what stands beside a root is another request
+                self._mark_beside(current, model)
 
     def _mark_beside(self, parent_id: int | None, model: str | None) -> None:
+        children = self._children.get(parent_id)
+        if not children:
+            return
         thread = threading.get_ident()
-        for child, opened_by in list(self._children.get(parent_id, {}).items()):
+        for child, opened_by in list(itertools.islice(reversed(children.items()), _SIBLINGS)):
             if parent_id is not None or opened_by == thread:
                 self._beside.setdefault(child, set()).add(model)
 
