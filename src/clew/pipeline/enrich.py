@@ -52,7 +52,10 @@ class Folds:
         self.open[span_id] = parent_id
         self._children.setdefault(parent_id, {})[span_id] = threading.get_ident()
         if len(self.open) > _REMEMBERED:
-            self._forget(*self.open.popitem(last=False))
+            oldest, its_parent = self.open.popitem(last=False)
+            self._forget(oldest, its_parent)
+            self._folded.pop(oldest, None)
+            self._beside.pop(oldest, None)
 
     def fold(self, span_id: int | None, model: str | None) -> None:
         """Note that a round opened under a span.
