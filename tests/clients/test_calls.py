@@ -67,6 +67,7 @@ def assert_whole(kit: Any, found: Any, *, stream: bool) -> None:
     }
 
 
+@pytest.mark.covers("plain")
 async def test_plain(kit: Any, compare: Any):
     """`create` without streaming."""
 
@@ -76,6 +77,7 @@ async def test_plain(kit: Any, compare: Any):
     assert_whole(kit, await compare(scenario), stream=False)
 
 
+@pytest.mark.covers("stream")
 async def test_streamed(kit: Any, compare: Any):
     """`create(stream=True)`, read to the end."""
 
@@ -87,6 +89,7 @@ async def test_streamed(kit: Any, compare: Any):
     assert found.told("clew.stream.chunks")["clew.stream.chunks"] >= len(found.value)
 
 
+@pytest.mark.covers("with")
 async def test_streamed_in_a_with_block(kit: Any, compare: Any):
     """A stream is a context manager, and has its response."""
 
@@ -100,6 +103,7 @@ async def test_streamed_in_a_with_block(kit: Any, compare: Any):
     assert_whole(kit, await compare(scenario), stream=True)
 
 
+@pytest.mark.covers("stream helper")
 async def test_stream_helper(kit: Any, compare: Any):
     """`stream(...)` with its events, its snapshot and its final result."""
 
@@ -135,6 +139,7 @@ async def test_stream_helper_text_only(kit: Any, compare: Any):
     assert_whole(kit, await compare(scenario), stream=True)
 
 
+@pytest.mark.covers("raw response")
 async def test_raw_response(kit: Any, compare: Any):
     """`with_raw_response.create`: headers, bytes, parse."""
 
@@ -162,6 +167,7 @@ async def test_raw_response_of_a_stream(kit: Any, compare: Any):
 
 
 @pytest.mark.parametrize("how", ["parse", "lines", "bytes", "text"])
+@pytest.mark.covers("streaming response")
 async def test_streaming_response(how: str, kit: Any, compare: Any):
     """`with_streaming_response.create`, with the body read in one of its ways."""
 
@@ -221,6 +227,7 @@ class Place(pydantic.BaseModel):
 Place.instances = []  # type: ignore[attr-defined]
 
 
+@pytest.mark.covers("structured output")
 async def test_parse(kit: Any, compare: Any):
     """`parse` with a class as the format: the class is made once by the SDK, never by Clew."""
     reply = Reply(
@@ -273,10 +280,9 @@ async def test_copies_of_a_client(kit: Any, compare: Any):
     assert_whole(kit, await compare(scenario), stream=False)
 
 
+@pytest.mark.kits(provider="anthropic")
 async def test_beta_messages(kit: Any, compare: Any):
     """The beta form of the endpoint is the same call."""
-    if kit.provider == "openai":
-        pytest.skip("OpenAI's beta chat is an alias of the plain one")
 
     async def scenario(session: Any) -> Any:
         return await settle(session.client.beta.messages.create(**kit.arguments()))

@@ -46,6 +46,7 @@ def long_reply(kit: Any) -> Reply:
     return dataclasses.replace(kit.reply, text=LONG, event_delay=0.002)
 
 
+@pytest.mark.covers("early break")
 async def test_break_in_a_with_block(kit: Any, compare: Any):
     """Leaving a `with` block early is the caller's close."""
 
@@ -59,6 +60,7 @@ async def test_break_in_a_with_block(kit: Any, compare: Any):
     assert_stopped_early(kit, found, "closed")
 
 
+@pytest.mark.covers("close")
 async def test_close(kit: Any, compare: Any):
     """`close()` after some chunks."""
 
@@ -90,6 +92,7 @@ async def test_close_before_the_first_chunk(kit: Any, compare: Any):
     assert not found.failed
 
 
+@pytest.mark.covers("drop")
 async def test_break_and_drop(kit: Any, compare: Any):
     """A stream that is left and forgotten ends when it is collected."""
 
@@ -100,6 +103,7 @@ async def test_break_and_drop(kit: Any, compare: Any):
     assert_stopped_early(kit, found, "abandoned")
 
 
+@pytest.mark.covers("drop")
 async def test_dropped_unread(kit: Any, compare: Any):
     """A stream that nobody ever reads ends when it is collected."""
 
@@ -114,6 +118,7 @@ async def test_dropped_unread(kit: Any, compare: Any):
     assert not found.failed
 
 
+@pytest.mark.covers("caller's exception")
 async def test_exception_in_the_loop_body(kit: Any, compare: Any):
     """The caller's exception passes through a `with` block unchanged; it is no fault of the call."""
     own = LookupError("zqmark of the caller's own")
@@ -181,10 +186,10 @@ async def test_an_idle_stream_is_held_and_can_be_read_on(kit: Any):
 # --- cancellation ---------------------------------------------------------------------------------
 
 
+@pytest.mark.kits(asynchronous=True)
+@pytest.mark.covers("cancel")
 async def test_cancelled_while_waiting_for_the_answer(kit: Any, compare: Any):
     """A plain call inside `wait_for` ends at once, as cancelled."""
-    if not kit.asynchronous:
-        pytest.skip("only a task can be cancelled")
 
     async def scenario(session: Any) -> Any:
         await asyncio.wait_for(kit.ask(session.client), 0.1)
@@ -196,10 +201,10 @@ async def test_cancelled_while_waiting_for_the_answer(kit: Any, compare: Any):
     assert (found.round.end_time - found.round.start_time) / 1e9 < 2
 
 
+@pytest.mark.kits(asynchronous=True)
+@pytest.mark.covers("cancel")
 async def test_cancelled_in_a_stream(kit: Any, compare: Any):
     """A stream inside `wait_for` ends at once, as cancelled."""
-    if not kit.asynchronous:
-        pytest.skip("only a task can be cancelled")
 
     async def consume(session: Any, read: list[Any]) -> None:
         async with kit.entered(await kit.stream(session.client)) as stream:
@@ -219,10 +224,9 @@ async def test_cancelled_in_a_stream(kit: Any, compare: Any):
     assert (found.round.end_time - found.round.start_time) / 1e9 < 3
 
 
+@pytest.mark.kits(asynchronous=True)
 async def test_a_cancelled_call_leaves_its_siblings_alone(kit: Any):
     """Only the branch that was cancelled ends as cancelled; an agent with it."""
-    if not kit.asynchronous:
-        pytest.skip("only a task can be cancelled")
 
     async def agent(name: str, client: Any, stop: float) -> None:
         async with clew.run(name):
@@ -259,10 +263,9 @@ async def test_a_cancelled_call_leaves_its_siblings_alone(kit: Any):
     assert quick_run.attributes["clew.run.status"] == "completed"
 
 
+@pytest.mark.kits(asynchronous=True)
 async def test_a_run_that_is_cancelled(kit: Any):
     """Cancelling the task of a run ends round and run as cancelled, and the task as cancelled."""
-    if not kit.asynchronous:
-        pytest.skip("only a task can be cancelled")
     with ScriptedProvider([Reply.silence()]) as server, captured() as exporter:
         client = kit.client(server)
 
@@ -287,10 +290,9 @@ async def test_a_run_that_is_cancelled(kit: Any):
 # --- other tasks ----------------------------------------------------------------------------------
 
 
+@pytest.mark.kits(asynchronous=True)
 async def test_a_stream_closed_in_another_task(kit: Any, caplog: pytest.LogCaptureFixture):
     """The round ends once, nothing is logged, and no span stays current."""
-    if not kit.asynchronous:
-        pytest.skip("only tasks have contexts of their own")
     with (
         caplog.at_level(logging.DEBUG, logger="opentelemetry"),
         ScriptedProvider([long_reply(kit)]) as server,
@@ -312,10 +314,9 @@ async def test_a_stream_closed_in_another_task(kit: Any, caplog: pytest.LogCaptu
     assert [record for record in caplog.records if record.name.startswith("clew")] == []
 
 
+@pytest.mark.kits(asynchronous=True)
 async def test_a_stream_read_in_another_task(kit: Any, caplog: pytest.LogCaptureFixture):
     """A stream may be opened in one task and read in another; the round stays in its run."""
-    if not kit.asynchronous:
-        pytest.skip("only tasks have contexts of their own")
     with ScriptedProvider([kit.reply]) as server, captured() as exporter:
         client = kit.client(server)
         async with clew.run("agent") as run:

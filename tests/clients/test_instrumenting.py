@@ -33,6 +33,7 @@ def rounds_in(exporter: CaptureExporter) -> list[Any]:
     return [span for span in exporter.spans if "clew.attempts" in span.attributes]
 
 
+@pytest.mark.covers("wrapped twice")
 async def test_everything_twice_and_the_client_too(kit: Any):
     """However often a client is instrumented, a call is one round."""
     with ScriptedProvider([kit.reply]) as server, captured() as exporter:

@@ -25,11 +25,6 @@ async def streamed(session: Any) -> Any:
 SCENARIOS = pytest.mark.parametrize("scenario", [plain, streamed])
 
 
-def only(kit: Any, provider: str) -> None:
-    if kit.provider != provider:
-        pytest.skip(f"the shape is {provider}'s")
-
-
 def openai_chunk(delta: dict[str, Any] | None = None, **more: Any) -> bytes:
     choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": None}]
     return sse({"id": "c1", "object": "chat.completion.chunk", "choices": choices, **more})
@@ -39,6 +34,7 @@ def openai_chunk(delta: dict[str, Any] | None = None, **more: Any) -> bytes:
 
 
 @SCENARIOS
+@pytest.mark.covers("usage absent")
 async def test_no_usage_at_all(scenario: Any, kit: Any, compare: Any):
     """What is not reported is absent, never zero."""
     found = await compare(scenario, Reply(text="a b", usage=None))
@@ -47,6 +43,7 @@ async def test_no_usage_at_all(scenario: Any, kit: Any, compare: Any):
 
 
 @SCENARIOS
+@pytest.mark.covers("zero usage")
 async def test_a_reported_zero_is_a_zero(scenario: Any, kit: Any, compare: Any):
     """Zero output tokens that were reported are zero."""
     usage = Usage(input_tokens=11, output_tokens=0)
@@ -56,9 +53,9 @@ async def test_a_reported_zero_is_a_zero(scenario: Any, kit: Any, compare: Any):
     assert found.told("clew.usage.source") == {"clew.usage.source": "reported"}
 
 
+@pytest.mark.kits(provider="openai")
 async def test_a_stream_that_was_not_asked_for_usage(kit: Any, compare: Any):
     """The request is not changed to get usage: the round has none."""
-    only(kit, "openai")
 
     async def scenario(session: Any) -> Any:
         arguments = kit.arguments(stream=True)
@@ -73,9 +70,9 @@ async def test_a_stream_that_was_not_asked_for_usage(kit: Any, compare: Any):
     assert "stream_options" not in json.loads(found.requests[0][3])
 
 
+@pytest.mark.kits(provider="openai")
 async def test_chunks_without_choices(kit: Any, compare: Any):
     """A first chunk with filter results only, and a last one with usage only, are both read."""
-    only(kit, "openai")
     usage = {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8}
     reply = Reply.verbatim(
         openai_chunk(prompt_filter_results=[{"prompt_index": 0}], model=""),
@@ -93,9 +90,9 @@ async def test_chunks_without_choices(kit: Any, compare: Any):
     }
 
 
+@pytest.mark.kits(provider="anthropic")
 async def test_later_reports_take_the_place_of_earlier_ones(kit: Any, compare: Any):
     """Start and deltas are not added: per field the last report counts."""
-    only(kit, "anthropic")
     message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": []}
     start = message | {"usage": {"input_tokens": 100, "output_tokens": 1}}
 
@@ -130,9 +127,9 @@ async def test_parallel_tool_calls(scenario: Any, kit: Any, compare: Any):
     }
 
 
+@pytest.mark.kits(provider="anthropic")
 async def test_interleaved_tool_calls(kit: Any, compare: Any):
     """Blocks whose argument deltas are interleaved stay apart; one has no delta at all."""
-    only(kit, "anthropic")
     message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": []}
 
     def start(index: int, kind: str, **block: Any) -> bytes:
@@ -212,9 +209,9 @@ async def test_a_tool_call_is_output(kit: Any, compare: Any):
     assert 0.2 <= first < 2
 
 
+@pytest.mark.kits(provider="anthropic")
 async def test_thinking_is_output(kit: Any, compare: Any):
     """Thinking that comes before the text counts as the first chunk."""
-    only(kit, "anthropic")
     delays = (0.0, 0.0, 0.0, 0.2, 0.0, 0.0, 0.0, 0.6)
     reply = Reply(reasoning="zqmark", text="a", event_delay=delays)
     first = seconds(await compare(streamed, reply))
@@ -232,22 +229,9 @@ async def test_nothing_generated_has_no_first_chunk(kit: Any, compare: Any):
 
 
 @SCENARIOS
-@pytest.mark.parametrize(
-    ("provider", "said", "word"),
-    [
-        ("openai", "length", "length"),
-        ("openai", "content_filter", "content_filter"),
-        ("openai", "a_new_one", "_OTHER"),
-        ("anthropic", "max_tokens", "length"),
-        ("anthropic", "refusal", "content_filter"),
-        ("anthropic", "stop_sequence", "stop"),
-    ],
-)
-async def test_finish_reasons(
-    provider: str, said: str, word: str, scenario: Any, kit: Any, compare: Any
-):
+async def test_finish_reasons(kit_word: tuple[str, str], scenario: Any, kit: Any, compare: Any):
     """The provider's word becomes the convention's."""
-    only(kit, provider)
+    said, word = kit_word
 
     async def tolerant(session: Any) -> Any:
         # Some reasons make the SDK warn; the warning is the same with and without Clew.
@@ -259,9 +243,9 @@ async def test_finish_reasons(
     }
 
 
+@pytest.mark.kits(provider="openai")
 async def test_several_choices(kit: Any, compare: Any):
     """Each choice has its reason."""
-    only(kit, "openai")
 
     async def scenario(session: Any) -> Any:
         return await kit.ask(session.client, n=3)

@@ -203,10 +203,9 @@ async def test_trace_headers_stay_in_the_house(kit: Any):
     assert "traceparent" in kept[1]
 
 
+@pytest.mark.kits(asynchronous=True)
 async def test_concurrent_runs_stay_apart(kit: Any):
     """Twenty runs at once in one loop: each call is a round of its own run."""
-    if not kit.asynchronous:
-        pytest.skip("one thread makes one call at a time")
     reply = dataclasses.replace(kit.reply, delay=0.02)
     with ScriptedProvider(lambda _: reply) as server, captured() as exporter:
         clients = [kit.client(server) for _ in range(4)]
@@ -228,10 +227,9 @@ async def test_concurrent_runs_stay_apart(kit: Any):
         assert [span.attributes["clew.round"] for span in own] == [1, 2]
 
 
+@pytest.mark.kits(asynchronous=False)
 async def test_a_run_carried_into_a_thread(kit: Any):
     """`clew.bind` takes the run along into a thread."""
-    if kit.asynchronous:
-        pytest.skip("a thread makes blocking calls")
     with ScriptedProvider([kit.reply] * 2) as server, captured() as exporter:
         client = kit.client(server)
 
@@ -266,10 +264,9 @@ clew.shutdown()
 """
 
 
+@pytest.mark.kits(provider="openai", asynchronous=False)
 async def test_a_run_resumed_in_another_process(kit: Any):
     """The reference is enough: the same trace goes on elsewhere, with the totals carried over."""
-    if kit.provider != "openai" or kit.asynchronous:
-        pytest.skip("the other process needs one client")
     with ScriptedProvider([kit.reply] * 2) as server, OtlpSink() as sink:
         settings = clew.Settings(digest_key="key")
         clew.configure(settings=settings, span_exporters=[exporter_to(sink)])
