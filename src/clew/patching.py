@@ -62,7 +62,8 @@ class Patch(NamedTuple):
     """Gives the object, or None when it was collected."""
     name: str
     before: Any
-    wrapper: Any
+    wrapper: Callable[[], Any]
+    """Gives the wrapper; it holds the object, so that of one object is not kept either."""
     client: Callable[[], Any]
     """Gives the client object for which it was done; None where it was done for all."""
 
@@ -147,7 +148,7 @@ def uninstrument(client: Any = None) -> None:
 
 def _restore(patch: Patch) -> None:
     owner = patch.owner()
-    if owner is None or _own(owner, patch.name) is not patch.wrapper:
+    if owner is None or _own(owner, patch.name) is not patch.wrapper():
         return  # it is gone, or somebody has wrapped it again: ours stays below it
     if patch.before is _MISSING:
         delattr(owner, patch.name)
@@ -243,11 +244,11 @@ def _patch(owner: Any, name: str, function: Any, client: Any = None) -> None:
         if isinstance(owner, type):
             setattr(owner, name, wrapper)
             whose = _nothing if client is None else _weak(client)
-            _patches.append(Patch(lambda: owner, name, before, wrapper, whose))
+            _patches.append(Patch(lambda: owner, name, before, lambda: wrapper, whose))
             return
         object.__setattr__(owner, name, wrapper)
         _patches[:] = [patch for patch in _patches if patch.owner() is not None]
-        _patches.append(Patch(_weak(owner), name, before, wrapper, _weak(client)))
+        _patches.append(Patch(_weak(owner), name, before, _weak(wrapper), _weak(client)))
 
 
 def _plain(original: Any, function: Any) -> Any:
