@@ -53,6 +53,7 @@ def identifier_rule(key: str) -> Identifier:
 _fits_id = identifier_rule(RESPONSE_ID).fits
 _models = identifier_rule(RESPONSE_MODEL)
 _known_models = _models.known
+_HOTTEST: Final = 1e6  # as the rule has it; a dialect lets no number pass that is not finite
 _tools = identifier_rule(semconv.TOOL_NAME)
 _MOST_CALLS: Final = 256
 _known_tiers = identifier_rule(RESPONSE_SERVICE_TIER).known
@@ -69,8 +70,9 @@ def add_request(attributes: dict[str, Any], request: RequestFacts) -> None:
         attributes[REQUEST_TOOLS] = len(request.tools)
     if request.stream:
         attributes[REQUEST_STREAM] = True
-    if request.temperature is not None:
-        _add(attributes, REQUEST_TEMPERATURE, request.temperature)
+    heat = request.temperature
+    if heat is not None and -_HOTTEST <= heat <= _HOTTEST:
+        attributes[REQUEST_TEMPERATURE] = heat
     if (
         request.top_p is not None
         or request.top_k is not None

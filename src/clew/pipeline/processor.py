@@ -147,7 +147,7 @@ class Exporting:
         late = self.runtime is not None and self.runtime.late.waiting
         for entry in batch:
             try:
-                if not isinstance(entry, LightSpan):
+                if isinstance(entry, tuple):
                     copies.append(self._copy(*entry))
                 elif not as_they_are or entry.touched:
                     copies.append(self._copy(entry, folded=False))

@@ -215,9 +215,8 @@ class Worker:
     def _drain(self) -> None:
         while self._queue:
             self._do(self.chores)
-            batch: list[Any] = []
-            while self._queue and len(batch) < self._batch_size:
-                batch.append(self._queue.popleft())
+            take = self._queue.popleft  # nobody else takes from the queue
+            batch = [take() for _ in range(min(len(self._queue), self._batch_size))]
             with guard("export spans"):
                 self._exporting.export(batch)
 
