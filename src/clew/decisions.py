@@ -76,7 +76,7 @@ class Decision(Node):
             if self.agent is not None and self.agent.rounds:
                 attributes[semconv.ROUND] = self.agent.rounds
             self._begin_with(runtime, f"decide {gate}", attributes, start_ns=start_ns)
-            self.id = f"{self.span.get_span_context().span_id:016x}" if self.span else ""
+            self.id = f"{self.span_id():016x}"
             self._settled_ns = self.now_ns()
 
     def record(
@@ -160,7 +160,7 @@ class Decision(Node):
             self.parent_node.decisions += 1
             self.parent_node.denials += denied
         if self.agent is not None:
-            self.agent.segment.count(decisions=1, denials=denied)
+            self.agent.segment.count_decision(denied)
 
     def __enter__(self) -> Self:
         self._entered = True

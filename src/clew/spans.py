@@ -193,14 +193,16 @@ class Node:
             self._take_level(runtime, attributes, context.current() if parent is None else parent)
         if runtime.unsettled:
             runtime.settle()
-        self.start_ns = start_ns or time.time_ns()
+        if start_ns is None:
+            start_ns = time.time_ns()
+        self.start_ns = start_ns
         self._perf = time.perf_counter_ns()
         try:
-            span = None
-            if runtime.light is not None:
+            span, light = None, runtime.light
+            if light is not None:
                 if around is None:
                     around = context.span_in(context.current() if parent is None else parent)
-                span = runtime.light.start(name, around, kind, attributes, self.start_ns, links)
+                span = light.start(name, around, kind, attributes, start_ns, links)
             if span is None:
                 span = runtime.tracer.start_span(
                     name,
@@ -208,7 +210,7 @@ class Node:
                     kind=kind,
                     attributes=attributes,
                     links=links,
-                    start_time=self.start_ns,
+                    start_time=start_ns,
                 )
             self.span = span
         except Exception:
@@ -239,6 +241,11 @@ class Node:
         self._begin(runtime, name, attributes, parent=parent, start_ns=start_ns)
         end_ns = self.start_ns if start_ns is None else max(start_ns, time.time_ns())
         self._end_with({}, end_ns=end_ns)
+
+    def span_id(self) -> int:
+        """Return the id of the span; 0 when it was not started."""
+        span = self.span
+        return span.span_id if type(span) is LightSpan else span.get_span_context().span_id
 
     def _claim(self) -> bool:
         """Return True to the one caller that may finish this node."""

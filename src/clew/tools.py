@@ -177,8 +177,10 @@ class ToolCall(Node):
             semconv.TOOL_TYPE: "function",
             semconv.TOOL_NAME: name,
         }
-        put(attributes, semconv.TOOL_CALL_ID, self._call_id)
-        put(attributes, semconv.TOOL_EFFECT, self._effect)
+        if self._call_id is not None:
+            put(attributes, semconv.TOOL_CALL_ID, self._call_id)
+        if self._effect is not None:
+            put(attributes, semconv.TOOL_EFFECT, self._effect)
         if round_number:
             attributes[semconv.ROUND] = round_number
         if name == OTHER:
@@ -198,8 +200,10 @@ class ToolCall(Node):
         failed = outcome in ("error", "timeout", "unknown", "not_offered")
         values: dict[str, Any] = {}
         put(values, semconv.TOOL_OUTCOME, outcome)
-        put(values, semconv.TOOL_ARGUMENTS_BYTES, self.arguments_bytes)
-        put(values, semconv.TOOL_RESULT_BYTES, self.result_bytes)
+        if self.arguments_bytes is not None:
+            put(values, semconv.TOOL_ARGUMENTS_BYTES, self.arguments_bytes)
+        if self.result_bytes is not None:
+            put(values, semconv.TOOL_RESULT_BYTES, self.result_bytes)
         if failed:
             values[semconv.ERROR_TYPE] = error_type(error) if error is not None else outcome
         if self.keeps_content and self.runtime is not None:

@@ -89,7 +89,7 @@ class LightSpan(ReadableSpan, trace.Span):
         self._attributes = attributes
         self._start_time = start_time
         self._maker = maker
-        self._id = random_64()
+        self.span_id = random_64()
 
     @property
     def _context(self) -> SpanContext:  # type: ignore[override]
@@ -97,7 +97,7 @@ class LightSpan(ReadableSpan, trace.Span):
             above = self._parent
             assert above is not None  # noqa: S101 - a root span is given its context
             self._made = SpanContext(
-                above.trace_id, self._id, _LOCAL, above.trace_flags, above.trace_state
+                above.trace_id, self.span_id, _LOCAL, above.trace_flags, above.trace_state
             )
         return self._made
 
@@ -279,7 +279,7 @@ class LightSpans:
         if not sampled:
             return NonRecordingSpan(context)
         span = LightSpan(name, above, kind, attributes, start_time, self)
-        span._id, span._made = context.span_id, context
+        span.span_id, span._made = context.span_id, context
         span._links, span.foreign_state = links, bool(context.trace_state)
         span.touched = bool(links) or span.foreign_state
         return span

@@ -104,11 +104,11 @@ class Segment:
         with self.lock:
             self.totals.tool_calls += 1
 
-    def count(self, **amounts: int) -> None:
-        """Add to the counts of the totals."""
+    def count_decision(self, denied: int) -> None:
+        """Add a decision to the totals; `denied` is 1 for a denial, else 0."""
         with self.lock:
-            for name, amount in amounts.items():
-                setattr(self.totals, name, getattr(self.totals, name) + amount)
+            self.totals.decisions += 1
+            self.totals.denials += denied
 
     def cumulative(self) -> Totals:
         """Return the totals of the run so far, earlier segments included."""
