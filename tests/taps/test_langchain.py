@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import gc
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import httpx2
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
@@ -24,6 +26,14 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
 )
 
+
+@pytest.fixture(autouse=True)
+def _collected() -> Iterator[None]:
+    """Collect what a framework has left open while its warnings are not errors."""
+    yield
+    gc.collect()
+
+
 ASK: Any = {"messages": [{"role": "user", "content": "SECRET"}]}
 
 
@@ -33,8 +43,17 @@ def server() -> Iterator[ScriptedProvider]:
         yield provider
 
 
-def model(server: ScriptedProvider) -> Any:
-    return ChatOpenAI(model="gpt-5-mini", base_url=server.openai_base_url, api_key="key")
+@pytest.fixture
+async def model(server: ScriptedProvider) -> AsyncIterator[Any]:
+    with httpx2.Client() as client:
+        async with httpx2.AsyncClient() as twin:
+            yield ChatOpenAI(
+                model="gpt-5-mini",
+                base_url=server.openai_base_url,
+                api_key="key",
+                http_client=client,
+                http_async_client=twin,
+            )
 
 
 def asks(name: str, **arguments: Any) -> Reply:
@@ -76,11 +95,11 @@ AGENT = [
 ]
 
 
-def test_an_agent(exported: CaptureExporter, server: ScriptedProvider) -> None:
+def test_an_agent(exported: CaptureExporter, server: ScriptedProvider, model: Any) -> None:
     """An agent is a run of its own, with its rounds and tool calls in it, and no content."""
     clew.instrument()
     server.add(asks("find", place="SECRET"), Reply(text="done"))
-    agent = create_agent(model(server), [find], name="triage")
+    agent = create_agent(model, [find], name="triage")
     before = trace.get_current_span()
     result = agent.invoke(ASK)
     assert trace.get_current_span() is before
@@ -99,22 +118,24 @@ def test_an_agent(exported: CaptureExporter, server: ScriptedProvider) -> None:
     assert b"SECRET" not in exported.otlp_bytes()
 
 
-async def test_an_agent_asynchronously(exported: CaptureExporter, server: ScriptedProvider) -> None:
+async def test_an_agent_asynchronously(
+    exported: CaptureExporter, server: ScriptedProvider, model: Any
+) -> None:
     """The async twin."""
     clew.instrument()
     server.add(asks("find", place="SECRET"), Reply(text="done"))
-    agent = create_agent(model(server), [find], name="triage")
+    agent = create_agent(model, [find], name="triage")
     before = trace.get_current_span()
     await agent.ainvoke(ASK)
     assert trace.get_current_span() is before
     assert tree(exported) == AGENT
 
 
-def test_a_stream_of_steps(exported: CaptureExporter, server: ScriptedProvider) -> None:
+def test_a_stream_of_steps(exported: CaptureExporter, server: ScriptedProvider, model: Any) -> None:
     """Between two items the consumer's context is its own."""
     clew.instrument()
     server.add(asks("find", place="SECRET"), Reply(text="done"))
-    agent = create_agent(model(server), [find], name="triage")
+    agent = create_agent(model, [find], name="triage")
     before = trace.get_current_span()
     for _ in agent.stream(ASK):
         assert trace.get_current_span() is before
@@ -122,24 +143,26 @@ def test_a_stream_of_steps(exported: CaptureExporter, server: ScriptedProvider) 
 
 
 async def test_an_asynchronous_stream_of_tokens(
-    exported: CaptureExporter, server: ScriptedProvider
+    exported: CaptureExporter, server: ScriptedProvider, model: Any
 ) -> None:
     """The same while tokens are streamed."""
     clew.instrument()
     server.add(asks("find", place="SECRET"), Reply(text="done"))
-    agent = create_agent(model(server), [find], name="triage")
+    agent = create_agent(model, [find], name="triage")
     before = trace.get_current_span()
     async for _ in agent.astream(ASK, stream_mode="messages"):
         assert trace.get_current_span() is before
     assert tree(exported) == AGENT
 
 
-def test_an_agent_inside_a_run(exported: CaptureExporter, server: ScriptedProvider) -> None:
+def test_an_agent_inside_a_run(
+    exported: CaptureExporter, server: ScriptedProvider, model: Any
+) -> None:
     """Inside a run of the user's an agent is nested: one trace, one count."""
     clew.instrument()
     server.add(Reply(text="done"))
     with clew.run("outer") as run:
-        create_agent(model(server), [find], name="triage").invoke(ASK)
+        create_agent(model, [find], name="triage").invoke(ASK)
     assert tree(exported) == [
         "invoke_agent outer",
         "  invoke_agent triage",
@@ -148,18 +171,20 @@ def test_an_agent_inside_a_run(exported: CaptureExporter, server: ScriptedProvid
     assert {format(one.context.trace_id, "032x") for one in exported.spans} == {run.trace_id}
 
 
-def test_an_agent_as_a_tool(exported: CaptureExporter, server: ScriptedProvider) -> None:
+def test_an_agent_as_a_tool(
+    exported: CaptureExporter, server: ScriptedProvider, model: Any
+) -> None:
     """An agent that a tool asks hangs under the tool."""
     clew.instrument()
     server.add(asks("ask", question="SECRET"), Reply(text="inner"), Reply(text="outer"))
-    inner = create_agent(model(server), [find], name="expert")
+    inner = create_agent(model, [find], name="expert")
 
     @tool
     def ask(question: str) -> str:
         """Ask an expert."""
         return inner.invoke(ASK)["messages"][-1].content
 
-    create_agent(model(server), [ask], name="triage").invoke(ASK)
+    create_agent(model, [ask], name="triage").invoke(ASK)
     assert tree(exported) == [
         "invoke_agent triage",
         "  chat gpt-5-mini",
@@ -170,11 +195,11 @@ def test_an_agent_as_a_tool(exported: CaptureExporter, server: ScriptedProvider)
     ]
 
 
-def test_a_tool_that_fails(exported: CaptureExporter, server: ScriptedProvider) -> None:
+def test_a_tool_that_fails(exported: CaptureExporter, server: ScriptedProvider, model: Any) -> None:
     """The exception reaches the caller; tool and run are failed, by type and without text."""
     clew.instrument()
     server.add(asks("fail", place="SECRET"))
-    agent = create_agent(model(server), [fail], name="triage")
+    agent = create_agent(model, [fail], name="triage")
     with pytest.raises(ValueError, match="SECRET"):
         agent.invoke(ASK)
     (called,) = exported.by_name("execute_tool")
@@ -186,7 +211,9 @@ def test_a_tool_that_fails(exported: CaptureExporter, server: ScriptedProvider) 
     assert b"SECRET" not in exported.otlp_bytes()
 
 
-def test_a_graph_that_waits_for_input(exported: CaptureExporter, server: ScriptedProvider) -> None:
+def test_a_graph_that_waits_for_input(
+    exported: CaptureExporter, server: ScriptedProvider, model: Any
+) -> None:
     """An interrupted graph is no failure: its run waits."""
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.types import interrupt
@@ -198,7 +225,7 @@ def test_a_graph_that_waits_for_input(exported: CaptureExporter, server: Scripte
 
     clew.instrument()
     server.add(asks("approve", place="SECRET"))
-    agent = create_agent(model(server), [approve], name="triage", checkpointer=InMemorySaver())
+    agent = create_agent(model, [approve], name="triage", checkpointer=InMemorySaver())
     agent.invoke(ASK, {"configurable": {"thread_id": "1"}})
     (called,) = exported.by_name("execute_tool")
     assert dict(called.attributes or {})["clew.tool.outcome"] == "awaiting_input"
@@ -206,12 +233,13 @@ def test_a_graph_that_waits_for_input(exported: CaptureExporter, server: Scripte
     assert dict(run.attributes or {})["clew.run.status"] == "waiting_for_input"
 
 
-async def test_agents_at_the_same_time(exported: CaptureExporter, server: ScriptedProvider) -> None:
+async def test_agents_at_the_same_time(
+    exported: CaptureExporter, server: ScriptedProvider, model: Any
+) -> None:
     """Runs side by side, over one model object, do not mix."""
     clew.instrument()
     server.replace(*[Reply(text="done")] * 8)
-    shared = model(server)
-    agents = [create_agent(shared, [find], name=f"agent_{number}") for number in range(8)]
+    agents = [create_agent(model, [find], name=f"agent_{number}") for number in range(8)]
     await asyncio.gather(*[agent.ainvoke(ASK) for agent in agents])
     runs = exported.by_name("invoke_agent")
     chats = exported.by_name("chat")
@@ -221,11 +249,13 @@ async def test_agents_at_the_same_time(exported: CaptureExporter, server: Script
     )
 
 
-def test_a_chain_that_is_no_graph(exported: CaptureExporter, server: ScriptedProvider) -> None:
+def test_a_chain_that_is_no_graph(
+    exported: CaptureExporter, server: ScriptedProvider, model: Any
+) -> None:
     """A plain call of a chat model is a round and no run."""
     clew.instrument()
     server.add(Reply(text="done"))
-    model(server).invoke("SECRET")
+    model.invoke("SECRET")
     assert tree(exported) == ["chat gpt-5-mini"]
 
 
@@ -260,7 +290,9 @@ async def test_a_tool_called_by_hand(exported: CaptureExporter) -> None:
     assert tree(exported) == ["execute_tool find"]
 
 
-def test_taking_the_tap_off(exported: CaptureExporter, server: ScriptedProvider) -> None:
+def test_taking_the_tap_off(
+    exported: CaptureExporter, server: ScriptedProvider, model: Any
+) -> None:
     """After `uninstrument` the classes are as they came."""
     from langchain_core.tools import BaseTool
     from langgraph.pregel import Pregel
@@ -279,5 +311,5 @@ def test_taking_the_tap_off(exported: CaptureExporter, server: ScriptedProvider)
     for (owner, name), original in zip(owners, before, strict=True):
         assert vars(owner)[name] is original
     server.add(Reply(text="done"))
-    create_agent(model(server), [find], name="triage").invoke(ASK)
+    create_agent(model, [find], name="triage").invoke(ASK)
     assert list(exported.spans) == []

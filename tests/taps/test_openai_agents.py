@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gc
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -22,6 +23,13 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
+@pytest.fixture(autouse=True)
+def _collected() -> Iterator[None]:
+    """Collect what a framework has left open while its warnings are not errors."""
+    yield
+    gc.collect()
+
+
 @pytest.fixture
 def server() -> Iterator[ScriptedProvider]:
     with ScriptedProvider() as provider:
@@ -37,8 +45,15 @@ def _no_export(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     agents.set_trace_processors([])
 
 
-def agent(server: ScriptedProvider, name: str, **more: Any) -> Any:
-    client = openai.AsyncOpenAI(base_url=server.openai_base_url, api_key="key", max_retries=0)
+@pytest.fixture
+async def client(server: ScriptedProvider) -> AsyncIterator[Any]:
+    async with openai.AsyncOpenAI(
+        base_url=server.openai_base_url, api_key="key", max_retries=0
+    ) as made:
+        yield made
+
+
+def agent(client: Any, name: str, **more: Any) -> Any:
     model = agents.OpenAIChatCompletionsModel(model="gpt-5-mini", openai_client=client)
     return agents.Agent(name=name, model=model, instructions="SECRET", **more)
 
@@ -74,12 +89,12 @@ def tree(exported: CaptureExporter) -> list[str]:
     ]
 
 
-async def test_a_workflow(exported: CaptureExporter, server: ScriptedProvider) -> None:
+async def test_a_workflow(exported: CaptureExporter, server: ScriptedProvider, client: Any) -> None:
     """A workflow is a run, its agent a nested one, with rounds and tool calls, and no content."""
     clew.instrument()
     server.add(asks("find", place="SECRET"), Reply(text="done"))
     before = trace.get_current_span()
-    result = await agents.Runner.run(agent(server, "triage agent", tools=[find]), "SECRET")
+    result = await agents.Runner.run(agent(client, "triage agent", tools=[find]), "SECRET")
     assert trace.get_current_span() is before
     assert result.final_output == "done"
     assert tree(exported) == [
@@ -100,12 +115,14 @@ async def test_a_workflow(exported: CaptureExporter, server: ScriptedProvider) -
     assert b"SECRET" not in exported.otlp_bytes()
 
 
-async def test_a_streamed_workflow(exported: CaptureExporter, server: ScriptedProvider) -> None:
+async def test_a_streamed_workflow(
+    exported: CaptureExporter, server: ScriptedProvider, client: Any
+) -> None:
     """A workflow that runs in the background while its events are read."""
     clew.instrument()
     server.add(asks("find", place="SECRET"), Reply(text="done"))
     before = trace.get_current_span()
-    result = agents.Runner.run_streamed(agent(server, "triage", tools=[find]), "SECRET")
+    result = agents.Runner.run_streamed(agent(client, "triage", tools=[find]), "SECRET")
     async for _ in result.stream_events():
         assert trace.get_current_span() is before
     assert tree(exported)[1:] == [
@@ -117,14 +134,14 @@ async def test_a_streamed_workflow(exported: CaptureExporter, server: ScriptedPr
 
 
 async def test_handing_over_inside_a_run(
-    exported: CaptureExporter, server: ScriptedProvider
+    exported: CaptureExporter, server: ScriptedProvider, client: Any
 ) -> None:
     """Inside a run of the user's there is no run for the workflow; agents follow each other."""
     clew.instrument()
-    expert = agent(server, "expert")
+    expert = agent(client, "expert")
     server.add(asks("transfer_to_expert"), Reply(text="done"))
     with clew.run("outer"):
-        await agents.Runner.run(agent(server, "triage", handoffs=[expert]), "SECRET")
+        await agents.Runner.run(agent(client, "triage", handoffs=[expert]), "SECRET")
     assert tree(exported) == [
         "invoke_agent outer",
         "  invoke_agent triage",
@@ -134,23 +151,27 @@ async def test_handing_over_inside_a_run(
     ]
 
 
-async def test_a_tool_that_fails(exported: CaptureExporter, server: ScriptedProvider) -> None:
+async def test_a_tool_that_fails(
+    exported: CaptureExporter, server: ScriptedProvider, client: Any
+) -> None:
     """The tool span is failed, without text."""
     clew.instrument()
     server.add(asks("fail", place="SECRET"))
     with pytest.raises(agents.UserError):
-        await agents.Runner.run(agent(server, "triage", tools=[fail]), "SECRET")
+        await agents.Runner.run(agent(client, "triage", tools=[fail]), "SECRET")
     (called,) = exported.by_name("execute_tool")
     assert dict(called.attributes or {})["clew.tool.outcome"] == "error"
     assert b"SECRET" not in exported.otlp_bytes()
 
 
-async def test_too_many_turns(exported: CaptureExporter, server: ScriptedProvider) -> None:
+async def test_too_many_turns(
+    exported: CaptureExporter, server: ScriptedProvider, client: Any
+) -> None:
     """A workflow that has had all its turns says so."""
     clew.instrument()
     server.add(*[asks("find", place="SECRET")] * 2)
     with pytest.raises(agents.MaxTurnsExceeded):
-        await agents.Runner.run(agent(server, "triage", tools=[find]), "SECRET", max_turns=1)
+        await agents.Runner.run(agent(client, "triage", tools=[find]), "SECRET", max_turns=1)
     reasons = {
         span.name: dict(span.attributes or {})["clew.run.termination_reason"]
         for span in exported.by_name("invoke_agent")
@@ -161,12 +182,14 @@ async def test_too_many_turns(exported: CaptureExporter, server: ScriptedProvide
     }
 
 
-async def test_taking_the_tap_off(exported: CaptureExporter, server: ScriptedProvider) -> None:
+async def test_taking_the_tap_off(
+    exported: CaptureExporter, server: ScriptedProvider, client: Any
+) -> None:
     """After `uninstrument` nothing is recorded; instrumented again, everything is, once."""
     clew.instrument()
     clew.uninstrument()
     server.add(Reply(text="done"), Reply(text="done"))
-    triage = agent(server, "triage")
+    triage = agent(client, "triage")
     await agents.Runner.run(triage, "SECRET")
     assert list(exported.spans) == []
     clew.instrument()
