@@ -151,44 +151,42 @@ class Round(Node):
             request_bytes: size of the request body, where it is known.
         """
         try:
-            self._open(runtime, born, request_bytes)
-        except Exception:
-            record_failure("start a round")
-
-    def _open(self, runtime: Runtime, born: Mapping[str, Any], request_bytes: int | None) -> None:
-        here = context.current()
-        node = self.parent_node = context.node_in(here)
-        agent = self.agent = None if node is None else node.agent
-        request, hops, name = self.request, self.hops, self.operation
-        if request.tool_result_ids:
-            here = self._answer(runtime, here, request.tool_result_ids)
-        attributes = {**born}
-        if agent is not None:
-            if self.counted:
+            here = context.current()
+            node = self.parent_node = context.node_in(here)
+            agent = self.agent = None if node is None else node.agent
+            request, hops, name = self.request, self.hops, self.operation
+            if request.tool_result_ids:
+                here = self._answer(runtime, here, request.tool_result_ids)
+            if agent is None:
+                attributes = {**born}
+            elif self.counted:
                 self.seq, self.number = agent.segment.next_round(agent)
                 attributes = {**born, **agent.common, SEQ: self.seq, ROUND: self.number}
             else:
+                attributes = {**born}
                 self._take_seq(agent, attributes)
-            if request.tools:
+            if agent is not None and request.tools:
                 agent.offered.update(request.tools)
-        if request_bytes is not None:
-            attributes[REQUEST_BYTES] = request_bytes
-        if request.operation is not None:
-            attributes[semconv.OPERATION] = name
-        model = request.model or self.route.model
-        if model is not None:
-            if model not in _known_models and _models.apply(model) is DROPPED:
-                model = OTHER
-            attributes[REQUEST_MODEL] = model
-            name = f"{name} {model}"
-        if hops is not None:
-            hops.started, hops.number = True, self.number
-            if hops.index is not None:
-                attributes[semconv.PROVIDER_HOP] = hops.index
-        around = context.span_in(here)
-        if runtime.folds.open:
-            runtime.folds.fold(around.get_span_context().span_id or None, model)
-        self._start(runtime, name, attributes, kind=SpanKind.CLIENT, parent=here, around=around)
+            if request_bytes is not None:
+                attributes[REQUEST_BYTES] = request_bytes
+            if request.operation is not None:
+                attributes[semconv.OPERATION] = name
+            model = request.model or self.route.model
+            if model is not None:
+                if model not in _known_models and _models.apply(model) is DROPPED:
+                    model = OTHER
+                attributes[REQUEST_MODEL] = model
+                name = f"{name} {model}"
+            if hops is not None:
+                hops.started, hops.number = True, self.number
+                if hops.index is not None:
+                    attributes[semconv.PROVIDER_HOP] = hops.index
+            around = context.span_in(here)
+            if runtime.folds.open:
+                runtime.folds.fold(around.get_span_context().span_id or None, model)
+            self._start(runtime, name, attributes, kind=SpanKind.CLIENT, parent=here, around=around)
+        except Exception:
+            record_failure("start a round")
 
     def _take_seq(self, agent: Agent, attributes: dict[str, Any]) -> None:
         """Take the identity of a call that is no round, or of a further hop of one."""
@@ -242,40 +240,43 @@ class Round(Node):
         except IndexError:
             return
         try:
-            self._finish(runtime, ending)
+            response, agent = ending.response, self.agent
+            fine = ending.error is None and ending.outcome is None and response.error is None
+            status = ending.status
+            failure = None if fine and (status is None or status < 400) else _failure(ending)
+            cost = self._cost(runtime, ending)
+            if runtime.metrics is not None:
+                runtime.metrics.round_ended(self, ending, cost, failure)
+            self.ending, self.cost = ending, cost
+            attributes: dict[str, Any] = {}
+            if failure is not None:
+                self._add_failure(attributes, failure)
+            end_ns = ending.end_ns
+            if response.tool_calls:
+                offered = self.request.tools or () if agent is None else agent.offered
+                describe.add_tool_calls(
+                    attributes, response.tool_calls, offered, REGISTERED, runtime.digests
+                )
+                end_ns = end_ns or self.now_ns()
+                self._ask(runtime, response.tool_calls, end_ns)
+            span = self.span
+            if type(span) is LightSpan:
+                span.describer = self  # later, off the caller's path
+            elif span.is_recording():
+                self.describe(attributes)
+            self._end_with(attributes, failed=failure is not None, end_ns=end_ns)
+            if runtime.observers:
+                runtime.observe(self._record(ending, cost, failure))
         except Exception:
             record_failure("finish a round")
             with guard("end a broken round"):
                 self._end({})
 
-    def _finish(self, runtime: Runtime, ending: Ending) -> None:
-        response, agent = ending.response, self.agent
-        failure = _failure(ending)
-        cost = self._cost(runtime, ending)
-        if runtime.metrics is not None:
-            runtime.metrics.round_ended(self, ending, cost, failure)
-        self.ending, self.cost = ending, cost
-        attributes: dict[str, Any] = {}
-        if failure is not None:
-            attributes[semconv.ERROR_TYPE] = failure
-            if self.hops is not None and (kind := self.hops.classify(ending)) is not None:
-                attributes[semconv.PROVIDER_FAILURE_CLASS] = kind
-        end_ns = ending.end_ns
-        if response.tool_calls:
-            offered = self.request.tools or () if agent is None else agent.offered
-            describe.add_tool_calls(
-                attributes, response.tool_calls, offered, REGISTERED, runtime.digests
-            )
-            end_ns = end_ns or self.now_ns()
-            self._ask(runtime, response.tool_calls, end_ns)
-        span = self.span
-        if type(span) is LightSpan:
-            span.describer = self  # later, off the caller's path
-        elif span.is_recording():
-            self.describe(attributes)
-        self._end_with(attributes, failed=failure is not None, end_ns=end_ns)
-        if runtime.observers:
-            runtime.observe(self._record(ending, cost, failure))
+    def _add_failure(self, attributes: dict[str, Any], failure: str) -> None:
+        attributes[semconv.ERROR_TYPE] = failure
+        kind = None if self.hops is None else self.hops.classify(self.ending)
+        if kind is not None:
+            attributes[semconv.PROVIDER_FAILURE_CLASS] = kind
 
     def describe(self, attributes: dict[str, Any]) -> None:
         """Add what the request and the response say, and the cost, to a span's attributes."""
@@ -381,8 +382,6 @@ class Round(Node):
 
 def _failure(ending: Ending) -> str | None:
     """Return `error.type`: the provider's own type or code, an exception's class, or a status."""
-    if ending.error is None and ending.outcome is None and ending.response.error is None:
-        return None if ending.status is None or ending.status < 400 else str(ending.status)
     if ending.outcome in ("closed", "abandoned", "held"):
         return None
     if ending.error is not None and is_cancellation(ending.error):

@@ -139,7 +139,9 @@ def _start(
     processor.runtime = started
     if own and sampling.ignores_attributes(provider.sampler):
         scope = InstrumentationScope(semconv.SCOPE, version)
-        started.light = LightSpans(provider, scope, filter_.resource(resource), processor.ended)
+        queue = worker.submit_soon if processor.exports else processor.ended
+        ours = filter_.resource(resource)
+        started.light = LightSpans(provider, scope, ours, processor.ended, queue)
     exchange.forget_targets()
     started.govern = partial(_govern, started)
     if settings.gates:

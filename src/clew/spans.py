@@ -298,4 +298,4 @@ class Node:
         except Exception:
             record_failure("end a span")
         if self.agent is not None:
-            self.agent.segment.ended(self.seq)
+            self.agent.segment.open_seqs.pop(self.seq, None)

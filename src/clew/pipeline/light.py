@@ -36,6 +36,7 @@ _EVENTS_KEPT = 128
 _NO_PARENT = Context()
 _LOCAL = False  # no remote context
 _SAMPLED = TraceFlags.SAMPLED
+_CLIENT = SpanKind.CLIENT  # of ours, only rounds and calls are of this kind
 
 
 class Describer(Protocol):
@@ -194,7 +195,10 @@ class LightSpan(ReadableSpan, trace.Span):
             if failed:
                 self._status = _ERROR
             self._end_time = end_time
-            self._maker.finish(self)
+            if self._kind is _CLIENT:
+                self._maker.queue(self)
+            else:
+                self._maker.finish(self)
 
     def end(self, end_time: int | None = None) -> None:
         """End the span and hand it on."""
@@ -217,6 +221,7 @@ class LightSpans:
         scope: the instrumentation scope of the spans.
         resource: the resource of the spans, as it may leave.
         finish: takes each span that has ended.
+        queue: takes the round spans among them, which may wait and may be dropped.
     """
 
     def __init__(
@@ -225,10 +230,12 @@ class LightSpans:
         scope: InstrumentationScope,
         resource: Resource,
         finish: Callable[[LightSpan], None],
+        queue: Callable[[LightSpan], None],
     ) -> None:
         self.resource = resource
         self.scope = scope
         self.finish = finish
+        self.queue = queue
         self._sampler = provider.sampler
         self._ids = RunIdGenerator()
         processors: Any = getattr(provider, "_active_span_processor", None)

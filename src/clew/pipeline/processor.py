@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
-from opentelemetry.trace import SpanContext, SpanKind
+from opentelemetry.trace import SpanContext
 
 from clew import context, semconv
 from clew._guard import guard, record_failure
@@ -21,7 +21,6 @@ from clew.pipeline.stamp import foreign_stamp
 if TYPE_CHECKING:
     from clew.pipeline.runtime import Runtime
 
-_CLIENT = SpanKind.CLIENT
 _NO_ATTRIBUTES: Mapping[str, Any] = {}
 
 
@@ -100,8 +99,8 @@ class RootProcessor(SpanProcessor):
             return
         try:
             attributes: Any = span._attributes
-            if span._kind is _CLIENT or semconv.TOOL_NAME in attributes:
-                runtime.worker.submit_soon(span)  # a round or a tool call, like most spans
+            if semconv.TOOL_NAME in attributes:  # a tool call, like most that come here
+                runtime.worker.submit_soon(span)
                 return
             runtime.worker.submit(
                 span,
