@@ -17,6 +17,7 @@ help: ## show this list
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-deps 'aioboto3>=15.5'
 	@touch $@
 
 demo: $(READY) ## run an agent through the real clients and show its trace
