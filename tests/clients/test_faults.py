@@ -16,6 +16,7 @@ from clew import _guard, decisions, dialects, exchange, rounds, spans
 from clew.allow_list import AllowList
 from clew.pipeline import runtime
 from clew.pipeline.filter import Filter
+from clew.pipeline.stamp import Segment
 from clew.pipeline.worker import Worker
 from clew.pricing import Prices
 from clew.testing import Reply, ScriptedProvider, captured
@@ -55,10 +56,12 @@ STEPS: dict[str, tuple[Any, str]] = {
     "describe a decision": (decisions.Decision, "_facts"),
     "start a span": (spans.Node, "_start"),
     "end a span": (spans.Node, "_end_with"),
-    "open a round": (rounds.Round, "_open"),
-    "finish a round": (rounds.Round, "_finish"),
+    "number a round": (Segment, "next_round"),
+    "finish a round": (rounds.Round, "_cost"),
+    "describe a round": (rounds.Round, "describe"),
     "filter a span": (Filter, "apply"),
     "queue a span": (Worker, "submit"),
+    "queue a round": (Worker, "submit_soon"),
 }
 """What is made to fail: an owner, or a function of the SDK that finds it, and a name."""
 
