@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from clew.dialects._dialect import Answer, WireDialect
 from clew.dialects._errors import error_of
-from clew.dialects._read import EMPTY, Count, decode, is_empty, number, text
+from clew.dialects._read import EMPTY, Count, decode, is_empty, text
 from clew.dialects._sse import TypedReader
 from clew.dialects._stream import QUIET, TELLS
 from clew.dialects._template import holes
@@ -80,24 +80,24 @@ def read_request(body: bytes, route: Route) -> RequestFacts:
     if request is None:
         return RequestFacts(model=route.model, stream=route.stream)
     config = request.output_config
-    json_asked = not is_empty(request.output_format) or (
-        config is not None and not is_empty(config.format)
-    )
-    tools = request.tools
+    json_asked = request.output_format is not EMPTY and not is_empty(request.output_format)
+    if config is not None and not is_empty(config.format):
+        json_asked = True
+    tools: tuple[str, ...] | None = None
+    if request.tools:
+        tools = tuple([name for tool in request.tools if (name := tool.name or tool.type)])
     return RequestFacts(
-        model=text(request.model) or route.model,
-        stream=bool(request.stream) or route.stream,
+        model=request.model or route.model,
+        stream=request.stream is True or route.stream,
         max_tokens=request.max_tokens,
-        temperature=number(request.temperature),
-        top_p=number(request.top_p),
-        top_k=number(request.top_k),
-        reasoning_level=None if config is None else text(config.effort),
-        service_tier=text(request.service_tier),
+        temperature=request.temperature,
+        top_p=request.top_p,
+        top_k=request.top_k,
+        reasoning_level=None if config is None else config.effort or None,
+        service_tier=request.service_tier or None,
         output_type="json" if json_asked else None,
         messages=None if request.messages is None else len(request.messages),
-        tools=None
-        if not tools
-        else tuple([name for tool in tools if (name := tool.name or tool.type)]),
+        tools=tools,
         tool_result_ids=result_ids,
     )
 
@@ -205,22 +205,23 @@ def read_response(answer: Answer) -> ResponseFacts:
 
 def message_facts(message: Message) -> ResponseFacts:
     """Return the facts of one whole message."""
-    words = (text(message.stop_reason),) if message.type != "error" and message.id else ()
+    words = (message.stop_reason or None,) if message.type != "error" and message.id else ()
+    usage = message.usage
     return ResponseFacts(
-        id=text(message.id),
-        model=text(message.model),
+        id=message.id or None,
+        model=message.model or None,
         finish_reasons=finish_reasons(words),
         finish_reasons_raw=words,
         tool_calls=tuple(
             [
-                ToolCall(text(block.id), text(block.name))
+                ToolCall(block.id or None, block.name or None)
                 for block in message.content or ()
                 if block.type == "tool_use"
             ]
         ),
-        usage=usage_of(message.usage),
-        error=error_of(message.error),
-        service_tier=None if message.usage is None else text(message.usage.service_tier),
+        usage=None if usage is None else usage_of(usage),
+        error=None if message.error is EMPTY else error_of(message.error),
+        service_tier=None if usage is None else usage.service_tier or None,
     )
 
 
