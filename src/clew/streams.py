@@ -42,12 +42,27 @@ class StreamTap:
     )
 
     def __init__(
-        self, exchange: Exchange, status: int, content_type: str, headers: Mapping[str, str]
+        self,
+        exchange: Exchange,
+        status: int,
+        content_type: str,
+        headers: Mapping[str, str],
+        *,
+        plain: bool = False,
     ) -> None:
+        """Begin to follow a body.
+
+        Args:
+            exchange: the request and its round.
+            status: HTTP status of the response.
+            content_type: its media type, lower-case, without parameters.
+            headers: its headers.
+            plain: True where it is known that there is no `content-encoding` among them.
+        """
         self._exchange = exchange
         self._status = status
         self._headers = headers
-        self._decode = _decoder(headers.get("content-encoding"))
+        self._decode = None if plain else _decoder(headers.get("content-encoding"))
         self.reader: StreamReader | None = None
         self._body: list[bytes] | None = None
         if status < 400 and exchange.streams(content_type):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from clew.dialects._errors import error_of
 from clew.dialects._openai_shape import RESPONSE, ChatResponse, Choice, call_name
 from clew.dialects._openai_usage import RawUsage, usage_of
-from clew.dialects._read import decode, is_empty, text
+from clew.dialects._read import EMPTY, decode, is_empty, text
 from clew.dialects._sse import SseReader
 from clew.dialects._stream import COUNTS, QUIET, TELLS
 from clew.dialects._template import holes
@@ -52,10 +52,14 @@ class ChatReader(SseReader):
         chunk = decode(RESPONSE, payload)
         if chunk is None:
             return TELLS
-        self._id = self._id or text(chunk.id)
-        self._model = self._model or text(chunk.model)
-        self._fingerprint = self._fingerprint or text(chunk.system_fingerprint)
-        self._served = self._served or text(chunk.provider)
+        if not self._id:
+            self._id = chunk.id or None
+        if not self._model:
+            self._model = chunk.model or None
+        if not self._fingerprint:
+            self._fingerprint = chunk.system_fingerprint or None
+        if not self._served:
+            self._served = chunk.provider or None
         answer = QUIET
         for choice in chunk.choices or ():
             if self._choice(choice):
@@ -66,7 +70,7 @@ class ChatReader(SseReader):
         if self._report(chunk) and answer == QUIET:
             # Without a choice it is the report of the whole, and no other like it will follow.
             answer = COUNTS if chunk.choices else TELLS
-        if not is_empty(chunk.error):
+        if chunk.error is not EMPTY and not is_empty(chunk.error):
             self._error, answer = error_of(chunk.error), TELLS
         return answer
 
@@ -86,9 +90,9 @@ class ChatReader(SseReader):
         if finish or not self._finishes.get(index):
             self._finishes[index] = finish
         told = bool(finish)
-        if not is_empty(choice.error):
+        if choice.error is not EMPTY and not is_empty(choice.error):
             self._error, told = self._error or error_of(choice.error), True
-        if not is_empty(choice.text):
+        if choice.text is not EMPTY and not is_empty(choice.text):
             self.started = True
         # A server that answers in one piece sends `message` where others send `delta`.
         piece = choice.delta if choice.delta is not None else choice.message

@@ -94,14 +94,19 @@ class ChatMessage(Struct):
 
     def has_output(self) -> bool:
         """Tell whether any generated output is in it."""
-        return bool(self.tool_calls or self.function_call) or not (
-            is_empty(self.content)
-            and is_empty(self.reasoning)
-            and is_empty(self.reasoning_content)
-            and is_empty(self.refusal)
-            and is_empty(self.audio)
-            and is_empty(self.images)
-        )
+        if self.tool_calls or self.function_call:
+            return True
+        for part in (
+            self.content,
+            self.reasoning,
+            self.reasoning_content,
+            self.refusal,
+            self.audio,
+            self.images,
+        ):
+            if part is not EMPTY and not is_empty(part):
+                return True
+        return False
 
 
 class Choice(Struct):

@@ -68,7 +68,9 @@ class EventReader:
         "_parsed",
         "_pending",
         "_pending_applied",
+        "_probe",
         "_scanned",
+        "_selected",
         "_skipping",
         "_tail",
         "_tail_size",
@@ -97,6 +99,8 @@ class EventReader:
         self._texts = False
         self._middle = self._tail = b""
         self._head_size = self._middle_size = self._tail_size = 0
+        self._selected: Template | None = None
+        self._probe = NO_PROBE
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the body. Never raises."""
@@ -130,10 +134,7 @@ class EventReader:
 
         Who finds a chunk that fits calls `quiet` or adds to `chunks`, instead of feeding it.
         """
-        if not self._texts or not self._head:
-            return NO_PROBE
-        counts = self._templates[0].latest_counts
-        return Probe(self._head, b'"', self._head_size, self._middle, self._tail, counts)
+        return self._probe if self._head else NO_PROBE
 
     def quiet(self, data: bytes) -> None:
         """Count a chunk that fits a probe with `counts`."""
@@ -294,12 +295,20 @@ class EventReader:
         if template is None:
             self._head = ()
             return
+        if template is self._selected:
+            self._head = template.head
+            return
+        self._selected, self._probe = template, NO_PROBE
         self._head, self._head_size = template.head, len(template.head)
         self._fits = template.fits
         self._texts = template.texts is not None
         if template.texts is not None:
             self._middle, self._tail = template.texts
             self._middle_size, self._tail_size = len(self._middle), len(self._tail)
+            counts = template.latest_counts
+            self._probe = Probe(
+                template.head, b'"', self._head_size, self._middle, self._tail, counts
+            )
 
 
 def _is_whole(payload: bytes) -> bool:

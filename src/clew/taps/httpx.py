@@ -110,7 +110,8 @@ def _respond(begun: Exchange, response: Any, body_type: type[Any], kwargs: dict[
         headers = response.headers
         content_type = reading.content_type_of(headers)
         if kwargs.get("stream") and not hasattr(response, "_content"):
-            tap = StreamTap(begun, response.status_code, content_type, headers)
+            plain = b"content-encoding" not in reading.names_of(headers)
+            tap = StreamTap(begun, response.status_code, content_type, headers, plain=plain)
             response.stream = body_type(response.stream, tap)
         else:
             begun.responded(response.status_code, content_type, response.content, headers)
