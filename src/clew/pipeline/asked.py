@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from opentelemetry.trace import SpanContext
 
@@ -46,6 +46,8 @@ class AskedCalls:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._calls: OrderedDict[str, Asked] = OrderedDict()
+        self._unrecorded: set[str] = set()
+        """Ids of those that nobody has recorded."""
         self._lock = threading.Lock()
 
     def ask(self, calls: Iterable[Asked]) -> None:
@@ -54,8 +56,9 @@ class AskedCalls:
             for call in calls:
                 if call.id:
                     self._calls[call.id] = call
+                    self._unrecorded.add(call.id)
             while len(self._calls) > self._limit:
-                self._calls.popitem(last=False)
+                self._unrecorded.discard(self._calls.popitem(last=False)[0])
 
     def execute(self, call_id: str | None, name: str | None) -> Asked | None:
         """Note that an execution is being recorded; return the call that asked for it.
@@ -72,9 +75,10 @@ class AskedCalls:
                 )
             if found is not None:
                 found.recorded = True
+                self._unrecorded.discard(found.id or "")
             return found
 
-    def answered(self, call_ids: Iterable[str]) -> tuple[Asked | None, list[Asked]]:
+    def answered(self, call_ids: Sequence[str]) -> tuple[Asked | None, list[Asked]]:
         """Return the latest call that is answered, and those that nobody has recorded.
 
         The latter count as recorded from now on: each is returned once.
@@ -83,12 +87,17 @@ class AskedCalls:
         missed: list[Asked] = []
         if not self._calls:
             return None, missed
+        # A request carries the results of the whole conversation: most are long known.
         with self._lock:
-            for call_id in call_ids:
-                call = self._calls.get(call_id)
-                if call is not None:
-                    latest = call
-                    if not call.recorded:
+            for call_id in reversed(call_ids):
+                latest = self._calls.get(call_id)
+                if latest is not None:
+                    break
+            if not self._unrecorded.isdisjoint(call_ids):
+                for call_id in call_ids:
+                    if call_id in self._unrecorded:
+                        self._unrecorded.discard(call_id)
+                        call = self._calls[call_id]
                         call.recorded = True
                         missed.append(call)
         return latest, missed
@@ -104,3 +113,4 @@ class AskedCalls:
         """Forget all."""
         with self._lock:
             self._calls.clear()
+            self._unrecorded.clear()
