@@ -27,7 +27,7 @@ live: $(READY) ## the demo with a real model, offline (builds llama.cpp once, ab
 	$(BIN)/python tests/live/live.py --no-serve
 
 test: $(READY) ## run the tests
-	$(BIN)/python -m pytest -q -m 'not soak' -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -m 'not soak' -n $(WORKERS) --dist loadfile --reruns 2 $(PYTEST_ARGS)
 
 check: $(READY) ## lint, format, types, floors
 	$(BIN)/ruff check .

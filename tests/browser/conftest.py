@@ -31,9 +31,13 @@ def missing(what: str) -> None:
     pytest.skip(message)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[object]:
-    """Chromium, started once."""
+    """Chromium, started once for a file.
+
+    While it runs, playwright keeps an event loop running in this thread, which asynchronous tests
+    of other files must not find.
+    """
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:

@@ -20,7 +20,7 @@ from clew.pipeline.late import add_cost
 from clew.pricing import PENDING, Prices, compute
 
 _REMEMBERED = 10_000
-_ROUNDS_REMEMBERED = 1_000
+_ROUNDS_REMEMBERED = 128
 _DEPTH = 32
 _SIBLINGS = 64
 _PATIENCE_S = 5.0

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from clew.pipeline.light import LightSpans
     from clew.pipeline.metrics import Metrics
 
-_LOOSE_CALLS = 10_000
+_LOOSE_CALLS = 1024
 
 Observer = Callable[[Any], None]
 
