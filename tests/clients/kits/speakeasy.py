@@ -150,6 +150,9 @@ class OpenRouter(Speakeasy):
     }
     formats = (OpenRouterFormat(),)
     retried = 503
+    # A refused stream keeps its connection, with and without Clew, so that the next attempt finds
+    # none in a pool of one.
+    can = Speakeasy.can - {"stream retries"}
     errors: ClassVar[Any] = dict.fromkeys((400, 401, 404, 429, 500), "")
 
     def make(self, **options: Any) -> Any:
