@@ -7,7 +7,6 @@ recorded as a decision of the gate `capture`, whether it is granted or not.
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from opentelemetry.context import Context
@@ -98,7 +97,7 @@ def _actor_here() -> Actor | None:
     return node.agent.run.terms.actor if node is not None and node.agent is not None else None
 
 
-class Capture:
+class Capture(context.Block):
     """A capture level for a block: a context manager, sync and async."""
 
     __slots__ = ("_actor", "_level", "_token")
@@ -118,27 +117,6 @@ class Capture:
                 if asked is not None:
                     record(runtime, asked, actor, inner)
         return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._token is not None:
-            context.detach(self._token)
-            self._token = None
-
-    async def __aenter__(self) -> Self:
-        return self.__enter__()
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.__exit__(exc_type, exc, traceback)
 
 
 def capture(level: LevelName, *, actor: Actor | str | None = None) -> Capture:

@@ -10,7 +10,8 @@ import functools
 from collections.abc import Callable
 from contextvars import ContextVar
 from contextvars import Token as ContextToken
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
 
 from opentelemetry import context as otel_context
 from opentelemetry.context import Context
@@ -81,11 +82,6 @@ def with_level(level: int, base: Context) -> Context:
     return Context({**base, _LEVEL: level if asked is None else min(asked, level)})
 
 
-def without_node(base: Context) -> Context:
-    """Return the context with no node of ours in it."""
-    return otel_context.set_value(_NODE, None, base)
-
-
 def detach(token: Token) -> None:
     """Undo `attach`; a token of another task or thread is ignored, there is nothing to undo.
 
@@ -115,6 +111,44 @@ def bind(function: Callable[P, T]) -> Callable[P, T]:
             detach(token)
 
     return bound
+
+
+class Block:
+    """The `with` and `async with` of what makes a context current for a block.
+
+    A subclass attaches in `__enter__`, keeps the token in `_token`, and closes in `_left`.
+    """
+
+    __slots__ = ()
+    _token: Token | None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._token is not None:
+            detach(self._token)
+            self._token = None
+        self._left(exc)
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.__exit__(exc_type, exc, traceback)
+
+    def _left(self, error: BaseException | None) -> None:
+        """Close, when the block was left: by an exception, or with None."""
 
 
 class Stepper:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from opentelemetry import trace
@@ -19,7 +18,7 @@ from clew.rules import OTHER
 from clew.spans import Node, identifier, put
 
 
-class Decision(Node):
+class Decision(context.Block, Node):
     """One verdict of a gate. Change `outcome`, `reason` or `executed` inside the `with` block."""
 
     __slots__ = (
@@ -169,27 +168,8 @@ class Decision(Node):
             self._token = context.attach(trace.set_span_in_context(self.span))
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._token is not None:
-            context.detach(self._token)
-            self._token = None
+    def _left(self, error: BaseException | None) -> None:
         self._finish()
-
-    async def __aenter__(self) -> Self:
-        return self.__enter__()
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.__exit__(exc_type, exc, traceback)
 
 
 def decide(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from opentelemetry import trace
@@ -49,7 +48,7 @@ _REMOTE = True
 _WAITING = ("waiting_for_approval", "waiting_for_input")
 
 
-class Run(Node):
+class Run(context.Block, Node):
     """One execution of an agent: a context manager and a decorator, sync and async.
 
     Attributes:
@@ -366,27 +365,8 @@ class Run(Node):
             self._token = context.attach(opened)
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._token is not None:
-            context.detach(self._token)
-            self._token = None
-        self.finish(exc)
-
-    async def __aenter__(self) -> Self:
-        return self.__enter__()
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.__exit__(exc_type, exc, traceback)
+    def _left(self, error: BaseException | None) -> None:
+        self.finish(error)
 
     def __call__(self, function: F) -> F:
         """Make each call of `function` a run of its own."""

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from clew._guard import logger
 from clew.allow_list import AllowList
 from clew.errors import ConfigurationError
+from clew.folders import default_data_dir
 from clew.levels import LevelName
 from clew.semconv import CAPTURE_LEVELS
 
@@ -61,12 +62,6 @@ _LISTS = frozenset({"propagate_to", "content_to"})
 _LEVELS = frozenset({"capture", "capture_max"})
 _NAMES = frozenset({"metric_tenants", "metric_reasons"})
 _PAIRS = frozenset({"provider_hosts", "trust_zones", "model_aliases"})
-
-
-def default_data_dir() -> Path:
-    """Return `$XDG_DATA_HOME/clew`, by default `~/.local/share/clew`."""
-    base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return Path(base).expanduser() / "clew"
 
 
 class Settings(BaseModel):

@@ -28,10 +28,10 @@ from clew.ids import RunIdGenerator
 from clew.levels import REDACTED, number_of
 from clew.pipeline import exporters, meters, runtime, sampling
 from clew.pipeline.exporters import Fanout
-from clew.pipeline.filter import Filter
+from clew.pipeline.filter import Filter, instance_id
 from clew.pipeline.light import LightSpans
 from clew.pipeline.metrics import Metrics
-from clew.pipeline.processor import Exporting, RootProcessor, instance_id
+from clew.pipeline.processor import Exporting, RootProcessor
 from clew.pipeline.runtime import Runtime
 from clew.pipeline.worker import Worker
 from clew.pricing import Prices

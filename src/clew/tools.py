@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 from opentelemetry import trace
@@ -28,7 +27,7 @@ REGISTERED: set[str] = set()
 """Names of tools given in code, by `@clew.tool`: identifiers, whatever a model says."""
 
 
-class ToolCall(Node):
+class ToolCall(context.Block, Node):
     """One execution of a tool: a context manager, sync and async.
 
     Attributes:
@@ -228,16 +227,8 @@ class ToolCall(Node):
                 raise
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._token is not None:
-            context.detach(self._token)
-            self._token = None
-        self.finish(exc)
+    def _left(self, error: BaseException | None) -> None:
+        self.finish(error)
 
     async def __aenter__(self) -> Self:
         opened = self.begin()
@@ -250,14 +241,6 @@ class ToolCall(Node):
                 self.__exit__(type(error), error, None)
                 raise
         return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.__exit__(exc_type, exc, traceback)
 
 
 def canonical(arguments: Any) -> bytes | None:

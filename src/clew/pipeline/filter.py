@@ -51,7 +51,7 @@ class Filter:
         self._list = allow_list
         self._own_resource = dict(own_resource)
         if add_instance and _INSTANCE not in self._own_resource:
-            self._own_resource[_INSTANCE] = str(uuid.uuid4())
+            self._own_resource[_INSTANCE] = instance_id()
         self.dropped: Counter[str] = Counter()
         """What was kept out, by rule."""
         self._resources: dict[int, tuple[Any, Resource]] = {}
@@ -59,7 +59,7 @@ class Filter:
 
     def renew_instance(self) -> None:
         """Take a new `service.instance.id` (in a forked child: it is another instance)."""
-        self._own_resource[_INSTANCE] = str(uuid.uuid4())
+        self._own_resource[_INSTANCE] = instance_id()
         self._resources.clear()
 
     def apply(
@@ -187,3 +187,8 @@ def _context(context: SpanContext | None) -> SpanContext | None:
         context.trace_flags,
         TraceState(pairs),
     )
+
+
+def instance_id() -> str:
+    """Return a fresh `service.instance.id`."""
+    return str(uuid.uuid4())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -191,8 +190,3 @@ def _attributes_of(span: ReadableSpan) -> Mapping[str, Any]:
     if isinstance(span, LightSpan):
         return span.raw_attributes()
     return span.attributes or _NO_ATTRIBUTES
-
-
-def instance_id() -> str:
-    """Return a fresh `service.instance.id`."""
-    return str(uuid.uuid4())

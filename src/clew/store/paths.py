@@ -8,20 +8,15 @@ from pathlib import Path
 from typing import Final
 
 from clew.errors import StoreError
+from clew.folders import default_data_dir
 
 FILE_NAME: Final = "clew.db"
 
 
 def data_dir() -> Path:
-    """Return `$CLEW_DATA_DIR`, else `$XDG_DATA_HOME/clew`, else `~/.local/share/clew`.
-
-    The same rule as `clew.settings`, which the command line does not load: it needs pydantic.
-    """
+    """Return `$CLEW_DATA_DIR`, else the default: what `Settings.data_dir` is, without pydantic."""
     chosen = os.environ.get("CLEW_DATA_DIR")
-    if chosen:
-        return Path(chosen).expanduser()
-    base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return Path(base).expanduser() / "clew"
+    return Path(chosen).expanduser() if chosen else default_data_dir()
 
 
 def store_path(folder: Path | None = None) -> Path:
