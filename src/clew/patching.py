@@ -256,7 +256,7 @@ def _plain(original: Any, function: Any) -> Any:
 
     It stands in every request's way, of hosts that have not configured Clew too.
     """
-    if not isinstance(original, FunctionType):
+    if type(original) is not FunctionType:  # another library's wrapper says it is one
         return None
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:

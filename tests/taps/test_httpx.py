@@ -345,19 +345,51 @@ def test_headers_that_an_instrumentation_injects_below_are_kept_in(
     from opentelemetry.instrumentation.httpx import HTTPXClientInstrumentor
 
     instrumentor = HTTPXClientInstrumentor()
-    for first in (clew.instrument, instrumentor.instrument):
-        second = instrumentor.instrument if first is clew.instrument else clew.instrument
-        first()
-        second()
+    before = inspect.getattr_static(httpx.HTTPTransport, "handle_request")
+    pair = (
+        (clew.instrument, clew.uninstrument),
+        (instrumentor.instrument, instrumentor.uninstrument),
+    )
+    for first, second in (pair, pair[::-1]):
+        first[0]()
+        second[0]()
         provider.add(Reply(text="x"))
         with clew.run("triage"):
             keep(httpx.Client()).post(url(provider), json=BODY)
-        instrumentor.uninstrument()
-        clew.uninstrument()
+        second[1]()
+        first[1]()
+        assert inspect.getattr_static(httpx.HTTPTransport, "handle_request") is before
     assert len(provider.requests) == 2
     for request in provider.requests:
         assert "traceparent" not in {name.lower() for name, _ in request.headers}
     assert [span.name for span in exported.spans if span.name == "POST"] == []
+
+
+@pytest.mark.parametrize("first", ["clew", "httpx"])
+async def test_the_httpx_instrumentation_goes_on_with_other_requests(
+    keep: Keep, exported: CaptureExporter, provider: ScriptedProvider, first: str
+) -> None:
+    """A request that is no model call is made, and is its span, whichever was installed first."""
+    from opentelemetry.instrumentation.httpx import HTTPXClientInstrumentor
+
+    instrumentor = HTTPXClientInstrumentor()
+    pair = (
+        (clew.instrument, clew.uninstrument),
+        (instrumentor.instrument, instrumentor.uninstrument),
+    )
+    order = pair if first == "clew" else pair[::-1]
+    for install, _ in order:
+        install()
+    try:
+        with clew.run("triage"):
+            keep(httpx.Client()).get(f"{provider.base_url}/health")
+            async with httpx.AsyncClient() as client:
+                await client.get(f"{provider.base_url}/health")
+    finally:
+        for _, remove in order[::-1]:
+            remove()
+    assert [request.path for request in provider.requests] == ["/health"] * 2
+    assert len(exported.by_name("GET")) == 2
 
 
 def test_other_requests_are_left_alone(
