@@ -1,0 +1,1 @@
+"""Prompts that know their parts: blocks, segmented prompts, snippets, skills."""
