@@ -13,6 +13,25 @@ from __future__ import annotations
 
 from typing import Final
 
+from clew.closed_sets import BUDGET_UNITS as BUDGET_UNITS  # noqa: PLC0414 - not unused
+from clew.closed_sets import (
+    CAPTURE_LEVELS,
+    COST_STATUSES,
+    DECIDERS,
+    DECISION_OUTCOMES,
+    FAILURE_CLASSES,
+    FINISH_REASONS,
+    OPERATIONS,
+    PROMPT_LAYERS,
+    PROMPT_SOURCES,
+    PROMPT_STABILITIES,
+    RUN_STATUSES,
+    STREAM_OUTCOMES,
+    TERMINATION_REASONS,
+    TOOL_EFFECTS,
+    TOOL_OUTCOMES,
+)
+from clew.closed_sets import GATES as GATES  # noqa: PLC0414 - not unused
 from clew.rules import Closed, Each, Flag, Hex, Identifier, Number, Opaque, Rule, Uuid
 
 CONTRACT_VERSION: Final = "1"
@@ -96,6 +115,7 @@ RUN_KIND: Final = "clew.run.kind"
 RUN_EVENT: Final = "clew.run.event"
 RUN_OPEN_SEQS: Final = "clew.run.open_seqs"
 SEGMENT_RESTART: Final = "clew.segment.restart"
+SEGMENT_PREVIOUS_ID: Final = "clew.segment.previous_id"
 CAPTURE_LEVEL: Final = "clew.capture.level"
 ACTOR: Final = "clew.actor"
 TENANT: Final = "clew.tenant"
@@ -127,6 +147,10 @@ TOTALS: Final = (
 SEAL_SPANS: Final = "clew.seal.spans"
 SEAL_OPEN_SEQS: Final = "clew.seal.open_seqs"
 SEAL_LAST_SEQ: Final = "clew.seal.last_seq"
+SEAL_SIGNATURE: Final = "clew.seal.signature"
+SEAL_SIGNATURE_KEY_ID: Final = "clew.seal.signature.key_id"
+SEGMENT_DIGEST: Final = "clew.segment.digest"
+SPAN_DIGEST: Final = "clew.span.digest"
 
 # --- Round, hop, call --------------------------------------------------------------------------
 ATTEMPTS: Final = "clew.attempts"
@@ -165,6 +189,30 @@ AGGREGATE: Final = "clew.aggregate"
 DECISIONS: Final = "clew.decisions"
 DENIALS: Final = "clew.denials"
 
+# --- Prompt: the blocks of a round's system text, without any of it -----------------------------
+PROMPT_MAPPED: Final = "clew.prompt.mapped"
+"""Whether the system text is that of a segmented prompt, to the last byte; only where one is
+registered and there is a system text."""
+PROMPT_DIGEST: Final = "clew.prompt.digest"
+"""Keyed digest of the whole system text, mapped or not."""
+PROMPT_BYTES: Final = "clew.prompt.bytes"
+"""Length of the whole system text in UTF-8 bytes."""
+PROMPT_BLOCK_IDS: Final = "clew.prompt.block.ids"
+PROMPT_BLOCK_LAYERS: Final = "clew.prompt.block.layers"
+PROMPT_BLOCK_STABILITIES: Final = "clew.prompt.block.stabilities"
+PROMPT_BLOCK_SOURCES: Final = "clew.prompt.block.sources"
+PROMPT_BLOCK_BYTES: Final = "clew.prompt.block.bytes"
+PROMPT_BLOCK_DIGESTS: Final = "clew.prompt.block.digests"
+PROMPT_BLOCKS: Final = (
+    PROMPT_BLOCK_IDS,
+    PROMPT_BLOCK_LAYERS,
+    PROMPT_BLOCK_STABILITIES,
+    PROMPT_BLOCK_SOURCES,
+    PROMPT_BLOCK_BYTES,
+    PROMPT_BLOCK_DIGESTS,
+)
+"""Parallel arrays, one entry for each block in the order of the text: all of them or none."""
+
 # --- Tool call ---------------------------------------------------------------------------------
 TOOL_OUTCOME: Final = "clew.tool.outcome"
 TOOL_EFFECT: Final = "clew.tool.effect"
@@ -202,98 +250,8 @@ BUDGET_UNIT: Final = "clew.budget.unit"
 PIPELINE_SIGNAL: Final = "clew.pipeline.signal"
 PRIVACY_RULE: Final = "clew.privacy.rule"
 
-# --- Closed sets -------------------------------------------------------------------------------
-RUN_STATUSES: Final = (
-    "running",
-    "completed",
-    "failed",
-    "cancelled",
-    "waiting_for_approval",
-    "waiting_for_input",
-)
-TERMINATION_REASONS: Final = (
-    "completed",
-    "error",
-    "max_rounds",
-    "budget_exhausted",
-    "policy_denied",
-    "approval_denied",
-    "provider_failed",
-    "retries_exhausted",
-    "cancelled",
-    "context_truncated",
-)
-COST_STATUSES: Final = ("priced", "provider_reported", "partial", "unpriced", "unknown")
-STREAM_OUTCOMES: Final = (
-    "complete",
-    "closed",
-    "abandoned",
-    "cancelled",
-    "timeout",
-    "failed",
-    "held",
-)
-FINISH_REASONS: Final = ("stop", "length", "content_filter", "tool_call", "compaction", "error")
-FAILURE_CLASSES: Final = (
-    "connection",
-    "rate_limit",
-    "auth",
-    "configuration",
-    "client_error",
-    "server_error",
-    "circuit_open",
-    "unknown",
-)
-TOOL_OUTCOMES: Final = (
-    "ok",
-    "error",
-    "denied",
-    "not_offered",
-    "unknown",
-    "timeout",
-    "cancelled",
-    "awaiting_approval",
-    "awaiting_input",
-)
-TOOL_EFFECTS: Final = ("read_only", "idempotent_write", "non_idempotent_write")
-DECISION_OUTCOMES: Final = ("allow", "deny", "require_approval", "redact", "retry")
-DECIDERS: Final = ("policy", "self", "second_person", "initiator_unknown", "unresolved")
-GATES: Final = (
-    "budget",
-    "tool",
-    "guardrail_input",
-    "guardrail_output",
-    "context",
-    "approval",
-    "rate",
-    "circuit",
-    "capture",
-)
-BUDGET_UNITS: Final = ("usd", "tokens", "rounds", "tool_calls", "seconds")
-OPERATIONS: Final = (
-    "chat",
-    "generate_content",
-    "text_completion",
-    "embeddings",
-    "rerank",
-    "image_generation",
-    "transcription",
-    "speech",
-    "count_tokens",
-    "moderation",
-    "ocr",
-    "compaction",
-    "create_cache",
-    "invoke_agent",
-    "invoke_workflow",
-    "create_agent",
-    "execute_tool",
-    "retrieval",
-    "fetch_response",
-    "plan",
-    "unknown",
-)
-CAPTURE_LEVELS: Final = ("none", "metadata", "redacted", "full")
+MOST_PROMPT_BLOCKS: Final = 256
+"""A prompt of more blocks has no map on its rounds."""
 
 _name = Identifier(128)
 _model = Identifier(256)
@@ -376,6 +334,7 @@ RULES: Final[dict[str, Rule]] = {
     RUN_EVENT: Closed("started", "sealed", "heartbeat"),
     RUN_OPEN_SEQS: Each(Number(1)),
     SEGMENT_RESTART: _flag,
+    SEGMENT_PREVIOUS_ID: Hex(16),
     CAPTURE_LEVEL: Closed(*CAPTURE_LEVELS),
     ACTOR: Hex(64),
     TENANT: _name,
@@ -388,6 +347,10 @@ RULES: Final[dict[str, Rule]] = {
     SEAL_SPANS: _count,
     SEAL_OPEN_SEQS: Each(Number(1), max_items=100_000),
     SEAL_LAST_SEQ: _count,
+    SEAL_SIGNATURE: Hex(128),
+    SEAL_SIGNATURE_KEY_ID: Hex(16),
+    SEGMENT_DIGEST: Opaque(35),
+    SPAN_DIGEST: Opaque(35),
     ATTEMPTS: Number(1),
     ATTEMPT_GROUPED: _flag,
     ATTEMPT_WAIT_MS: Number(0, 1e12),
@@ -421,6 +384,21 @@ RULES: Final[dict[str, Rule]] = {
     PROVIDER_HOP: _count,
     PROVIDER_FAILURE_CLASS: Closed(*FAILURE_CLASSES),
     AGGREGATE: _flag,
+    PROMPT_MAPPED: _flag,
+    PROMPT_DIGEST: Hex(64),
+    PROMPT_BYTES: _count,
+    PROMPT_BLOCK_IDS: Each(Identifier(160), max_items=MOST_PROMPT_BLOCKS, fill="_OTHER"),
+    PROMPT_BLOCK_LAYERS: Each(
+        Closed(*PROMPT_LAYERS, other="_OTHER"), max_items=MOST_PROMPT_BLOCKS, fill="_OTHER"
+    ),
+    PROMPT_BLOCK_STABILITIES: Each(
+        Closed(*PROMPT_STABILITIES, other="_OTHER"), max_items=MOST_PROMPT_BLOCKS, fill="_OTHER"
+    ),
+    PROMPT_BLOCK_SOURCES: Each(
+        Closed(*PROMPT_SOURCES, other="_OTHER"), max_items=MOST_PROMPT_BLOCKS, fill="_OTHER"
+    ),
+    PROMPT_BLOCK_BYTES: Each(_count, max_items=MOST_PROMPT_BLOCKS),
+    PROMPT_BLOCK_DIGESTS: Each(Hex(64), max_items=MOST_PROMPT_BLOCKS),
     DECISIONS: _count,
     DENIALS: _count,
     TOOL_OUTCOME: Closed(*TOOL_OUTCOMES),

@@ -12,31 +12,19 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from clew import semconv
+
 Layer = Literal["identity", "contract", "capabilities", "knowledge", "working", "runtime"]
 Stability = Literal["static", "epoch", "volatile"]
 BlockSource = Literal["template", "file", "store", "synthesis", "live_state", "config"]
 
-LAYERS: Final[tuple[str, ...]] = (
-    "identity",
-    "contract",
-    "capabilities",
-    "knowledge",
-    "working",
-    "runtime",
-)
+LAYERS: Final[tuple[str, ...]] = semconv.PROMPT_LAYERS
 """What a block is for, in the order in which prompts have them."""
 
-STABILITIES: Final[tuple[str, ...]] = ("static", "epoch", "volatile")
+STABILITIES: Final[tuple[str, ...]] = semconv.PROMPT_STABILITIES
 """`static` is the same every turn, `epoch` changes on a named event, `volatile` at any time."""
 
-SOURCES: Final[tuple[str, ...]] = (
-    "template",
-    "file",
-    "store",
-    "synthesis",
-    "live_state",
-    "config",
-)
+SOURCES: Final[tuple[str, ...]] = semconv.PROMPT_SOURCES
 """Where the text of a block came from."""
 
 _BYTES_PER_TOKEN: Final = 4
