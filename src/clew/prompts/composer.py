@@ -1,0 +1,264 @@
+"""Composing snippets into prompts: labelled blocks, and the one place where they are put in.
+
+`effective_system_prompt` is that place. Chat, completion, streams, the loop and every preview of
+them call it, so what was previewed is what is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from clew._guard import warn_once
+from clew.prompts.blocks import Block, tiles
+from clew.prompts.repository import Repository
+from clew.prompts.skills import Skill, SkillBlock, build_block
+from clew.prompts.snippets import PromptWarning, Snippet, parse_tags, unmatched
+
+PROMPT_ID: Final = "prompt"
+"""Id of the block that is the configuration's own prompt."""
+OVERRIDE_ID: Final = "prompt_override"
+"""Id of the block that a call gave instead of it."""
+
+_BLANK_LINE: Final = "\n\n"
+
+
+class Selecting(Protocol):
+    """What selects a prompt and snippets: `clew.prompts.configuration.Configuration`, or alike."""
+
+    @property
+    def prompt(self) -> str:
+        """The prompt of its own."""
+        ...
+
+    @property
+    def snippet_tags(self) -> Sequence[str]:
+        """Tags whose snippets belong to the prompt."""
+        ...
+
+
+class SelectingSkills(Protocol):
+    """What selects skills."""
+
+    @property
+    def skills(self) -> Sequence[str]:
+        """References of skills, see `Repository.find_skill`."""
+        ...
+
+    @property
+    def minimum_trust(self) -> str:
+        """One of `clew.prompts.skills.TRUST_LEVELS`."""
+        ...
+
+    @property
+    def skill_bytes(self) -> int:
+        """Bytes that all skills together may have."""
+        ...
+
+
+class Section(Struct, frozen=True, kw_only=True):
+    """One part of an effective prompt. The texts of all sections, joined, are the prompt."""
+
+    id: str
+    layer: str
+    stability: str
+    source: str
+    text: str
+    """With the blank line in front of it, where it has one."""
+
+
+class EffectivePrompt(Struct, frozen=True, kw_only=True):
+    """A system prompt with its snippets, and what is known of its parts."""
+
+    text: str
+    sections: tuple[Section, ...] = ()
+    """Empty where the prompt is."""
+    blocks: tuple[Block, ...] = ()
+    """Tile the UTF-8 of `text`; empty where it has none (a lone surrogate) or is empty."""
+    snippets: tuple[Snippet, ...] = ()
+    """The snippets in it, in order."""
+    warnings: tuple[PromptWarning, ...] = ()
+
+    @property
+    def data_classes(self) -> tuple[tuple[str, str], ...]:
+        """Block id and declared data class of each snippet that declares one, for `run.uses`."""
+        return tuple(
+            (snippet_id(each), each.data_class) for each in self.snippets if each.data_class
+        )
+
+
+def snippet_id(snippet: Snippet) -> str:
+    """Return the id of the block that a snippet is."""
+    return f"snippet:{snippet.identifier}"
+
+
+def compose(
+    labelled: Mapping[str, Snippet | None] | Iterable[tuple[str, Snippet | None]],
+) -> str:
+    """Return snippets as labelled blocks: the label, a colon, a line break, the trimmed text.
+
+    Blocks are joined by one blank line; None and blank texts are skipped, and without any the
+    result is empty. A label is put on one line.
+
+    Args:
+        labelled: snippets by label, in order; pairs where a label occurs twice.
+    """
+    pairs = (
+        cast("Mapping[str, Snippet | None]", labelled).items()
+        if isinstance(labelled, Mapping)
+        else labelled
+    )
+    return _BLANK_LINE.join(
+        f"{' '.join(label.split())}:\n{text}"
+        for label, snippet in pairs
+        if snippet is not None and (text := snippet.text.strip())
+    )
+
+
+def select_snippets(
+    tags: str | Iterable[str], repository: Repository
+) -> tuple[list[Snippet], list[PromptWarning]]:
+    """Return the snippets that tags choose, and a warning for each tag that chooses nothing.
+
+    The order is that of the tags, then that of the repository. Each identifier is there once;
+    two snippets that only share their name are both there. Inactive, hidden and blank ones are
+    not.
+    """
+    wanted = parse_tags(tags)
+    chosen: dict[str, Snippet] = {}
+    warnings: list[PromptWarning] = []
+    known = repository.snippets() if wanted else ()
+    for tag in wanted:
+        usable = [
+            each
+            for each in known
+            if each.active and not each.hidden and each.text.strip() and each.has_tag(tag)
+        ]
+        for each in usable:
+            chosen.setdefault(each.key, each)
+        if not usable:
+            warnings.append(unmatched(tag, known))
+    return list(chosen.values()), warnings
+
+
+def effective_system_prompt(
+    configuration: Selecting, repository: Repository | None, override: str | None = None
+) -> EffectivePrompt:
+    """Return the system prompt that a call with this configuration has.
+
+    The configuration's own prompt, or what the call gives instead of it, comes first and is not
+    changed; the snippets that the tags choose stand behind it, after one blank line. Without any
+    the text is the very object that was given. Warnings are logged, too, once for each tag.
+
+    Args:
+        configuration: says the prompt and the tags.
+        repository: has the snippets; None where there are none.
+        override: a prompt for this call alone; empty text means no prompt of its own.
+
+    Raises:
+        ClewError: the repository cannot be read. A prompt without its snippets would be another.
+    """
+    own = configuration.prompt if override is None else override
+    snippets: list[Snippet] = []
+    warnings: list[PromptWarning] = []
+    if repository is not None:
+        snippets, warnings = select_snippets(configuration.snippet_tags, repository)
+    for warning in warnings:
+        warn_once(f"prompt {warning.code} {warning.subject}", "%s", warning.message)
+    sections = _own(own, PROMPT_ID if override is None else OVERRIDE_ID)
+    for snippet in snippets:
+        text = compose([(snippet.label, snippet)])
+        sections.append(
+            Section(
+                id=snippet_id(snippet),
+                layer="contract",
+                stability="epoch",
+                source=repository.block_source if repository is not None else "config",
+                text=f"{_BLANK_LINE}{text}" if sections else text,
+            )
+        )
+    whole = "".join(section.text for section in sections) if snippets else own
+    return EffectivePrompt(
+        text=whole,
+        sections=tuple(sections),
+        blocks=_tiled(sections, whole),
+        snippets=tuple(snippets),
+        warnings=tuple(warnings),
+    )
+
+
+def select_skills(
+    configuration: SelectingSkills,
+    repository: Repository | None,
+    forced: Iterable[str] = (),
+) -> SkillBlock:
+    """Return the block of the skills that a configuration and a run choose.
+
+    Args:
+        configuration: says which skills, and the bounds.
+        repository: has the skills; None where there are none.
+        forced: references of skills of this run alone.
+
+    Raises:
+        ClewError: the repository cannot be read.
+    """
+    unknown: list[PromptWarning] = []
+
+    def found(references: Iterable[str]) -> list[Skill]:
+        skills: list[Skill] = []
+        for reference in references:
+            skill = repository.find_skill(reference) if repository is not None else None
+            if skill is not None:
+                skills.append(skill)
+            else:
+                unknown.append(
+                    PromptWarning(
+                        code="unknown_skill",
+                        subject=reference,
+                        message=f"there is no skill {reference!r}",
+                    )
+                )
+        return skills
+
+    block = build_block(
+        found(configuration.skills),
+        found(forced),
+        minimum_trust=configuration.minimum_trust,
+        budget=configuration.skill_bytes,
+    )
+    for warning in (*unknown, *block.warnings):
+        warn_once(f"skill {warning.code} {warning.subject}", "%s", warning.message)
+    return replace(block, warnings=(*unknown, *block.warnings))
+
+
+def _own(text: str, block_id: str) -> list[Section]:
+    if not text:
+        return []
+    stability = "epoch" if block_id == PROMPT_ID else "volatile"
+    return [Section(id=block_id, layer="contract", stability=stability, source="config", text=text)]
+
+
+def _tiled(sections: Sequence[Section], text: str) -> tuple[Block, ...]:
+    blocks: list[Block] = []
+    end = 0
+    try:
+        size = len(text.encode())
+        for section in sections:
+            start, end = end, end + len(section.text.encode())
+            blocks.append(
+                Block(
+                    id=section.id,
+                    layer=section.layer,
+                    stability=section.stability,
+                    source=section.source,
+                    start=start,
+                    end=end,
+                    chars=len(section.text),
+                )
+            )
+    except UnicodeEncodeError:
+        return ()
+    return tuple(blocks) if tiles(blocks, size) else ()

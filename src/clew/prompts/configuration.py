@@ -1,0 +1,78 @@
+"""Configurations: which model is asked with which prompt, snippets, skills, tools and limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Self, cast
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from clew.errors import ConfigurationError
+from clew.prompts.documents import parse, read_text
+from clew.prompts.skills import DEFAULT_BYTES, TrustLevel
+from clew.prompts.snippets import parse_tags
+
+
+def _tags(value: Any) -> Any:
+    return parse_tags(value) if isinstance(value, str | list | tuple) else value  # pyright: ignore[reportUnknownArgumentType]
+
+
+class Limits(BaseModel):
+    """Bounds of a run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    max_rounds: Annotated[int, Field(ge=1, le=20)] = 5
+    """Rounds with tools; one more, without them, sums up."""
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    """Output tokens of one round; None leaves it to the provider."""
+
+
+class Configuration(BaseModel):
+    """One configuration of an agent, as a YAML file or in code."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    identifier: str = "default"
+    provider: str
+    model: str
+    prompt: str = ""
+    """The system prompt of its own; snippets stand behind it."""
+    snippet_tags: Annotated[tuple[str, ...], BeforeValidator(_tags)] = ()
+    """Tags whose snippets belong to the prompt: comma-separated, or a list."""
+    skills: tuple[str, ...] = ()
+    """Skills to use, each `identifier` or `source#identifier`."""
+    minimum_trust: TrustLevel = "untrusted"
+    """Skills that are trusted less are not used."""
+    skill_bytes: int = DEFAULT_BYTES
+    """Bytes that all skills together may have."""
+    tools: tuple[str, ...] = ()
+    """Names of the tools that are offered."""
+    limits: Limits = Limits()
+
+    @classmethod
+    def read(cls, path: Path | str) -> Self:
+        """Read a YAML file.
+
+        Raises:
+            ConfigurationError: it cannot be read or is no configuration; says file and line.
+            MissingExtraError: PyYAML is not installed.
+        """
+        document = parse(read_text(Path(path)), Path(path))
+        if not isinstance(document.data, dict):
+            raise ConfigurationError(f"{document.where()}: no configuration: give a mapping")
+        read: Any = document.data
+        data = dict(cast("dict[str, Any]", read))
+        if isinstance(data.get("prompt"), str):
+            # A block of YAML ends with a line break that nobody wrote on purpose.
+            data["prompt"] = str(data["prompt"]).rstrip("\n")
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = first["loc"]
+            name = ".".join(map(str, place))
+            known = f"; known are {', '.join(cls.model_fields)}" if len(place) == 1 else ""
+            unknown = first["type"] == "extra_forbidden"
+            problem = f"is unknown{known}" if unknown else first["msg"]
+            raise ConfigurationError(f"{document.where(place)}: {name}: {problem}") from None
