@@ -22,6 +22,9 @@ def test_defaults() -> None:
     assert settings.propagate_to == frozenset()
 
 
+SECRETS = {"CLEW_DIGEST_KEY": "digest_key", "CLEW_INTEGRITY_KEY": "integrity_key"}
+
+
 def test_the_environment_fills_each_setting() -> None:
     """Every variable of the table reaches the setting that it names."""
     values = {
@@ -38,6 +41,8 @@ def test_the_environment_fills_each_setting() -> None:
         "CLEW_PROPAGATE_TO": ("A.local, b.local", frozenset({"a.local", "b.local"})),
         "CLEW_MODEL_ALIASES": ("gpt-prod=openai/gpt-4o", {"gpt-prod": "openai/gpt-4o"}),
         "CLEW_PRICES_FILE": ("/tmp/prices.json", Path("/tmp/prices.json")),  # noqa: S108
+        "CLEW_INTEGRITY": ("false", False),
+        "CLEW_SIGNING_KEY_FILE": ("/etc/clew/key.pem", Path("/etc/clew/key.pem")),
         "CLEW_CAPTURE": ("Redacted", "redacted"),
         "CLEW_CAPTURE_MAX": ("full", "full"),
         "CLEW_CONTENT_TO": ("spans", frozenset({"spans"})),
@@ -52,18 +57,20 @@ def test_the_environment_fills_each_setting() -> None:
         "CLEW_METRIC_REASONS": ("over_budget", frozenset({"over_budget"})),
     }
     for variable in VARIABLES:
-        if variable.name == "CLEW_DIGEST_KEY":
+        if variable.name in SECRETS:
             continue
         text, expected = values[variable.name]
         settings = Settings.from_environment({variable.name: text})
         assert getattr(settings, variable.field) == expected, variable.name
 
 
-def test_the_key_is_never_shown() -> None:
+@pytest.mark.parametrize("name", SECRETS)
+def test_the_key_is_never_shown(name: str) -> None:
     """A secret is masked in `repr`, and in the error about it."""
-    settings = Settings.from_environment({"CLEW_DIGEST_KEY": "hunter2"})
-    assert settings.digest_key is not None
-    assert settings.digest_key.get_secret_value() == "hunter2"
+    settings = Settings.from_environment({name: "hunter2"})
+    key = getattr(settings, SECRETS[name])
+    assert key is not None
+    assert key.get_secret_value() == "hunter2"
     assert "hunter2" not in repr(settings)
 
 

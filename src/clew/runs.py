@@ -247,6 +247,8 @@ class Run(context.Block, Node):
         attributes[semconv.RUN_ROOT] = True
         if segment.restart:
             attributes[semconv.SEGMENT_RESTART] = True
+        if reference is not None:
+            attributes[semconv.SEGMENT_PREVIOUS_ID] = reference.segment_id
         if outer is not None:
             attributes[semconv.RUN_PARENT_ID] = str(outer.segment.run_id)
         token = RunIdGenerator.with_trace_id(segment.trace_id)
@@ -295,6 +297,8 @@ class Run(context.Block, Node):
             semconv.RUN_STATUS: "running",
             semconv.AGENT_NAME: name,
         }
+        if self._reference is not None:
+            attributes[semconv.SEGMENT_PREVIOUS_ID] = self._reference.segment_id
         mark._begin_with(runtime, f"run_started {name}", attributes, parent=inner)
         mark._end_with({}, end_ns=mark.start_ns)
 

@@ -44,6 +44,9 @@ VARIABLES: Final = (
     Variable("CLEW_MODEL_ALIASES", "model_aliases", "`name=model` pairs for prices"),
     Variable("CLEW_PRICES_FILE", "prices_file", "a price file of your own (JSON)"),
     Variable("CLEW_DIGEST_KEY", "digest_key", "secret key for digests"),
+    Variable("CLEW_INTEGRITY", "integrity", "`false`: spans carry no digests"),
+    Variable("CLEW_INTEGRITY_KEY", "integrity_key", "secret key for the digests of spans"),
+    Variable("CLEW_SIGNING_KEY_FILE", "signing_key_file", "Ed25519 key (PEM) that signs seals"),
     Variable("CLEW_CAPTURE", "capture", "`none`, `metadata`, `redacted` or `full`"),
     Variable("CLEW_CAPTURE_MAX", "capture_max", "level to which a run may raise its own"),
     Variable("CLEW_CONTENT_TO", "content_to", "`spans`: captured content goes onto spans"),
@@ -58,6 +61,7 @@ VARIABLES: Final = (
 )
 """The environment variables that Clew reads itself; exporters read the OTEL_EXPORTER_* ones."""
 
+_SECRETS = frozenset({"digest_key", "integrity_key"})
 _LISTS = frozenset({"propagate_to", "content_to"})
 _LEVELS = frozenset({"capture", "capture_max"})
 _NAMES = frozenset({"metric_tenants", "metric_reasons"})
@@ -92,6 +96,12 @@ class Settings(BaseModel):
     """Names of deployments or gateway models, each with the model whose price it has."""
     prices_file: Path | None = None
     digest_key: SecretStr | None = None
+    integrity: bool = True
+    """Whether spans of runs carry digests, and seals the chain of them; see `docs/audit.md`."""
+    integrity_key: SecretStr | None = None
+    """Makes the digests keyed (HMAC-SHA-256): nobody without it can alter a span unseen."""
+    signing_key_file: Path | None = None
+    """File with the Ed25519 key (PEM) that signs the seals."""
     data_dir: Path = Field(default_factory=default_data_dir)
     stream_idle_s: float = Field(default=600, gt=0)
     seal_grace_s: float = Field(default=5, ge=0)
@@ -181,6 +191,6 @@ def _explain(error: ValidationError, names: Mapping[str, str]) -> str:
     parts: list[str] = []
     for problem in error.errors(include_url=False, include_context=False):
         field = str(problem["loc"][0]) if problem["loc"] else "settings"
-        given = "a secret" if field == "digest_key" else repr(problem.get("input"))
+        given = "a secret" if field in _SECRETS else repr(problem.get("input"))
         parts.append(f"{names.get(field, field)}: {problem['msg']} (given: {given})")
     return "; ".join(parts)

@@ -27,6 +27,7 @@ from clew.governing import Governor
 from clew.ids import RunIdGenerator
 from clew.levels import REDACTED, number_of
 from clew.pipeline import exporters, meters, runtime, sampling
+from clew.pipeline.chains import Chains
 from clew.pipeline.exporters import Fanout
 from clew.pipeline.filter import Filter, instance_id
 from clew.pipeline.light import LightSpans
@@ -105,7 +106,8 @@ def _start(
     resource = _resource(settings)
     instance = provider.resource.attributes.get("service.instance.id")
     filter_ = Filter(allow_list, resource.attributes if own else {}, instance is None)
-    exporting = Exporting(filter_, Fanout(chosen))
+    chains = Chains.of(settings)
+    exporting = Exporting(filter_, Fanout(chosen), chains)
     worker = Worker(
         exporting,
         queue_size=settings.queue_size,
@@ -131,11 +133,10 @@ def _start(
     if metered is not None:
         started.metrics = Metrics(started, metered, filter_=filter_, fanout=exporting.fanout)
         started.metrics.start()
-    processor = _processors.get(provider)
-    if processor is None:
-        processor = _processors[provider] = RootProcessor(runs_only=not own)
-        provider.add_span_processor(processor)
+    processor = _processor(provider, runs_only=not own)
     processor.exports = bool(chosen)
+    if not own and not chosen:
+        started.chains = chains
     processor.runtime = started
     if own and sampling.ignores_attributes(provider.sampler):
         scope = InstrumentationScope(semconv.SCOPE, version)
@@ -147,8 +148,16 @@ def _start(
     if settings.gates:
         started.govern()
     runtime.set_current(started)
-    _renew_after_fork(started, filter_, resource)
+    _renew_after_fork(started, filter_, resource, chains)
     worker.start()
+
+
+def _processor(provider: TracerProvider, *, runs_only: bool) -> RootProcessor:
+    processor = _processors.get(provider)
+    if processor is None:
+        processor = _processors[provider] = RootProcessor(runs_only=runs_only)
+        provider.add_span_processor(processor)
+    return processor
 
 
 def _govern(started: Runtime) -> None:
@@ -178,7 +187,9 @@ def allow_list_in_force(settings: Settings, digests: LazyDigests) -> AllowList:
     return allow_list.extended({key: Captured() for key in keys})
 
 
-def _renew_after_fork(started: Runtime, filter_: Filter, resource: Resource) -> None:
+def _renew_after_fork(
+    started: Runtime, filter_: Filter, resource: Resource, chains: Chains | None
+) -> None:
     """Give a forked child a `service.instance.id` of its own."""
     if not hasattr(os, "register_at_fork"):
         return
@@ -189,6 +200,8 @@ def _renew_after_fork(started: Runtime, filter_: Filter, resource: Resource) -> 
         if found is not None and runtime.get() is found:
             with guard("renew the instance after a fork"):
                 filter_.renew_instance()
+                if chains is not None:
+                    chains.clear()
                 if found.light is not None:
                     found.light.resource = filter_.resource(resource)
 

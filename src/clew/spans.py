@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN, Link, Span, SpanKind, StatusCode
@@ -294,6 +294,9 @@ class Node:
                     span.set_attributes(attributes)
                     if failed:
                         span.set_status(StatusCode.ERROR)
+                    if runtime is not None and runtime.chains is not None:
+                        found = runtime.chains.finished(cast("Any", span), end_ns, failed)
+                        span.set_attributes(found)
                 span.end(end_ns)
         except Exception:
             record_failure("end a span")

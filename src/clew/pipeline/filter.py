@@ -22,7 +22,7 @@ from clew.allow_list import AllowList
 from clew.rules import DROPPED, OTHER, Identifier
 
 _WORD = Identifier(128)
-_VERBS = frozenset(
+VERBS = frozenset(
     {
         *semconv.OPERATIONS,
         *("decide", "run_started", "run_sealed"),
@@ -30,7 +30,7 @@ _VERBS = frozenset(
         *("SELECT", "INSERT", "UPDATE", "MERGE", "publish", "receive", "process", "send"),
     }
 )
-_SCHEMAS = "https://opentelemetry.io/schemas/"
+SCHEMAS = "https://opentelemetry.io/schemas/"
 _SAMPLING_STATE = "ot"  # the only vendor entry of a trace state that is OpenTelemetry's own
 _CACHED = 256
 _INSTANCE = "service.instance.id"
@@ -101,6 +101,10 @@ class Filter:
         listed = self._list.spans
         return all(listed.get(key) is rule for key, rule in semconv.RULES.items())
 
+    def passes(self, key: str) -> bool:
+        """Tell whether a key is on the list."""
+        return key in self._list.spans
+
     def resource(self, resource: Resource) -> Resource:
         """Return the copy of a resource that may leave."""
         return self._resource(resource)
@@ -163,14 +167,14 @@ def name_that_leaves(name: str, kept: Mapping[str, Any]) -> str:
         return OTHER
     result = [words[0]]
     for word in words[1:]:
-        if word not in _VERBS and not any(word == value for value in kept.values()):
+        if word not in VERBS and not any(word == value for value in kept.values()):
             break
         result.append(word)
     return " ".join(result)
 
 
 def _schema(url: str | None) -> str | None:
-    if not url or not url.startswith(_SCHEMAS):
+    if not url or not url.startswith(SCHEMAS):
         return None
     return url if _WORD.apply(url) is not DROPPED else None
 

@@ -18,7 +18,9 @@ from clew.pipeline.light import LightSpan
 from clew.pipeline.stamp import foreign_stamp
 
 if TYPE_CHECKING:
+    from clew.pipeline.chains import Chains
     from clew.pipeline.runtime import Runtime
+    from clew.pipeline.stamp import Segment
 
 _NO_ATTRIBUTES: Mapping[str, Any] = {}
 
@@ -66,15 +68,14 @@ class RootProcessor(SpanProcessor):
         runtime = self.runtime
         if runtime is None:
             return
+        segment: Segment | None = None
+        ids = cast("SpanContext", span.context)
         try:
-            ids = cast("SpanContext", span.context)
             scope = span.instrumentation_scope
             ours = scope is not None and scope.name == semconv.SCOPE
             folded = False
             if not ours:
                 segment = runtime.segments.of_trace(ids.trace_id)
-                if segment is not None:
-                    segment.ended(segment.foreign.pop(ids.span_id, 0))
                 attributes = span.attributes or _NO_ATTRIBUTES
                 folded = runtime.folds.ended(ids.span_id, ids.trace_id, attributes)
                 if self.runs_only and segment is None and not folded:
@@ -90,6 +91,9 @@ class RootProcessor(SpanProcessor):
             )
         except Exception:
             record_failure("queue a span")
+        finally:
+            if segment is not None:  # after it was queued: the seal counts what has ended
+                segment.ended(segment.foreign.pop(ids.span_id, 0))
 
     def ended(self, span: LightSpan) -> None:
         """Queue a finished light span: it is ours, and it is sampled."""
@@ -127,11 +131,18 @@ class RootProcessor(SpanProcessor):
 
 
 class Exporting:
-    """Turns queued spans into filtered copies and hands them to the exporters."""
+    """Turns queued spans into filtered copies and hands them to the exporters.
 
-    def __init__(self, filter_: Filter, fanout: Fanout) -> None:
+    Args:
+        filter_: the allow-list at work.
+        fanout: the exporters.
+        chains: what gives spans their digests; None: they get none.
+    """
+
+    def __init__(self, filter_: Filter, fanout: Fanout, chains: Chains | None = None) -> None:
         self.filter = filter_
         self.fanout = fanout
+        self._chains = chains if filter_.passes(semconv.SPAN_DIGEST) else None
         self.runtime: Runtime | None = None
         self._trusts_ours = filter_.trusts_ours()
 
@@ -143,17 +154,21 @@ class Exporting:
         copies: list[ReadableSpan] = []
         as_they_are = self._trusts_ours
         late = self.runtime is not None and self.runtime.late.waiting
+        chains = self._chains
         for entry in batch:
             try:
                 if isinstance(entry, tuple):
-                    copies.append(self._copy(*entry))
+                    copy = self._copy(*entry)
                 elif not as_they_are or entry.touched:
-                    copies.append(self._copy(entry, folded=False))
+                    copy = self._copy(entry, folded=False)
                 else:
+                    copy = entry
                     attributes = entry.raw_attributes()
                     if late:
                         self._add_late(entry, attributes)
-                    copies.append(entry)
+                    if chains is not None:
+                        chains.add(entry, attributes)
+                copies.append(copy)
             except Exception:
                 record_failure("filter a span")
         if copies:
@@ -169,7 +184,10 @@ class Exporting:
             late = self.runtime.late.attributes(cast("SpanContext", span.context).span_id)
             if late:
                 attributes = {**attributes, **late}
-        return self.filter.apply(span, attributes)
+        copy = self.filter.apply(span, attributes)
+        if self._chains is not None:
+            self._chains.add(copy, cast("Any", copy)._attributes)
+        return copy
 
     def _add_late(self, span: LightSpan, attributes: dict[str, Any]) -> None:
         runtime = self.runtime

@@ -26,6 +26,7 @@ from clew.settings import Settings
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
+    from clew.pipeline.chains import Chains
     from clew.pipeline.light import LightSpans
     from clew.pipeline.metrics import Metrics
 
@@ -108,6 +109,8 @@ class Runtime:
         self.observers: list[Observer] = []
         self.light: LightSpans | None = None
         """Makes our spans where the provider is Clew's own."""
+        self.chains: Chains | None = None
+        """Gives our spans their digests as they end, where no exporter of ours will."""
         self.metrics: Metrics | None = None
         """Counts what happens, where somebody wants metrics."""
         self.governor: Governing | None = None

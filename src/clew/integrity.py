@@ -1,0 +1,281 @@
+"""What a span's digest covers, and how it is made: so that a reader can tell what was altered.
+
+A digest is taken over a closed, versioned list of facts (`COVERED`), written in an encoding of our
+own that says each fact's place in the list, its type and its length:
+
+    span     = "clew-span-1" trace-id span-id parent-id failed start-us duration-us fact*
+    fact     = place ":" value
+    value    = "s" length ":" text | "n" number | "b" 0|1 | "l" count ":" value*
+
+Times are whole microseconds and a number that is whole is written without a fraction, because that
+is what every backend keeps; any other is the shortest decimal that reads back as the same IEEE 754
+double. Lengths are of UTF-8 bytes. Facts stand in the order of the list, absent ones are left out.
+
+Not covered: the span's name and kind (they follow from covered facts), events and links (a
+collector drops them), the resource, the scope, captured content, block maps of prompts.
+
+With a key, the digest of each span and of the segment is an HMAC-SHA-256; without, SHA-256; either
+way its first 16 bytes, as hex, behind `k1-` (keyed) or `p1-` (plain). The seal of a segment carries
+the digest of its own facts and of all the others' digests in order, which a signing key signs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+import msgspec
+
+from clew import semconv
+from clew.errors import ConfigurationError, MissingExtraError
+from clew.rules import Each, Flag, Number, Rule
+
+VERSION: Final = 1
+_PLAIN: Final = f"p{VERSION}-"
+_KEYED: Final = f"k{VERSION}-"
+_BYTES: Final = 16
+_WHOLE: Final = 2.0**63
+
+COVERED: Final[tuple[str, ...]] = (
+    *(semconv.RUN_ID, semconv.SEGMENT_ID, semconv.SEGMENT, semconv.SEQ, semconv.AGENT_ID),
+    *(semconv.ROUND, semconv.SEGMENT_PREVIOUS_ID, semconv.SEGMENT_RESTART, semconv.RUN_ROOT),
+    *(semconv.RUN_EVENT, semconv.RUN_STATUS, semconv.RUN_TERMINATION_REASON),
+    *(semconv.RUN_PARENT_ID, semconv.RUN_KIND, semconv.RUN_OPEN_SEQS, semconv.RUN_ID_GIVEN),
+    *(semconv.ACTOR, semconv.TENANT, semconv.CONFIGURATION, semconv.DATA_CLASS, semconv.TRIGGER),
+    *(semconv.MESSAGE_ID, semconv.CONVERSATION_ID, semconv.CAPTURE_LEVEL, semconv.DIGEST_KEY_ID),
+    *(f"clew.run.{name}" for name in semconv.TOTALS),
+    *(f"clew.segment.{name}" for name in semconv.TOTALS),
+    *(semconv.SEAL_SPANS, semconv.SEAL_LAST_SEQ, semconv.SEAL_OPEN_SEQS),
+    *(semconv.OPERATION, semconv.PROVIDER, semconv.REQUEST_MODEL, semconv.RESPONSE_MODEL),
+    *(semconv.RESPONSE_ID, semconv.RESPONSE_FINISH_REASONS, semconv.AGENT_NAME),
+    *(semconv.ERROR_TYPE, semconv.SERVER_ADDRESS, semconv.SERVER_PORT, semconv.HTTP_STATUS),
+    *(semconv.USAGE_INPUT, semconv.USAGE_OUTPUT, semconv.USAGE_CACHE_READ),
+    *(semconv.USAGE_CACHE_WRITE, semconv.USAGE_REASONING, semconv.USAGE_SOURCE),
+    *(semconv.USAGE_MISMATCH, semconv.COST_USD, semconv.COST_STATUS, semconv.COST_MISSING),
+    *(semconv.COST_LIST_USD, semconv.PRICE_SOURCE, semconv.PRICE_VERSION, semconv.PRICE_MODEL),
+    *(semconv.ATTEMPTS, semconv.ATTEMPT_GROUPED, semconv.STREAM_OUTCOME),
+    *(semconv.REQUEST_BYTES, semconv.REQUEST_MESSAGES, semconv.REQUEST_TOOLS),
+    *(semconv.RESPONSE_BYTES, semconv.SERVED_PROVIDER, semconv.PROVIDER_HOP),
+    *(semconv.PROVIDER_FAILURE_CLASS, semconv.AGGREGATE, semconv.DECISIONS, semconv.DENIALS),
+    *(semconv.RESPONSE_TOOL_CALL_IDS, semconv.RESPONSE_TOOL_CALL_NAMES),
+    *(semconv.TOOL_NAME, semconv.TOOL_NAME_DIGEST, semconv.TOOL_CALL_ID, semconv.TOOL_OUTCOME),
+    *(semconv.TOOL_EFFECT, semconv.TOOL_ARGUMENTS_BYTES, semconv.TOOL_RESULT_BYTES),
+    *(semconv.TOOL_INFERRED, semconv.DECISION_ID, semconv.DECISION_GATE),
+    *(semconv.DECISION_OUTCOME, semconv.DECISION_REASON, semconv.DECISION_POLICY),
+    *(semconv.DECISION_POLICY_VERSION, semconv.DECISION_ENFORCED, semconv.DECISION_EXECUTED),
+    *(semconv.DECISION_SUBJECT, semconv.DECISION_SUBJECT_DIGEST, semconv.DECISION_BY),
+    *(semconv.DECISION_PROPOSED_AT, semconv.DECISION_DECIDED_AT, semconv.DECISION_WAIT_MS),
+    *(semconv.DECISION_TRUST_ZONE, semconv.DECISION_DATA_CLASS),
+)
+"""The facts of version 1, in order. A fact is never taken out or moved: that is a new version."""
+
+_PLACES: Final = {key: place for place, key in enumerate(COVERED)}
+_ENTRIES: Final = {
+    key: rule.rule if isinstance(rule, Each) else rule
+    for key, rule in ((key, semconv.RULES[key]) for key in COVERED)
+}
+_LISTS: Final = frozenset(key for key in COVERED if isinstance(semconv.RULES[key], Each))
+
+
+def encode(
+    trace_id: str,
+    span_id: str,
+    parent_id: str | None,
+    times: tuple[int, int],
+    failed: bool,
+    attributes: Mapping[str, Any],
+) -> bytes:
+    """Write the covered facts of one span.
+
+    Args:
+        trace_id: 32 hex digits.
+        span_id: 16 hex digits.
+        parent_id: 16 hex digits, None for a root.
+        times: start and end (ns since the epoch).
+        failed: whether the status is error.
+        attributes: the attributes, of the types that a source gives; texts of numbers, flags and
+            lists (some backends keep everything as text) are read as what they stand for.
+    """
+    start, end = times
+    times_us = f"{start // 1000}|{(end - start) // 1000}"
+    parts = [f"clew-span-{VERSION}|{trace_id}|{span_id}|{parent_id or ''}|{int(failed)}|{times_us}"]
+    places = _PLACES
+    found = sorted([(places[key], key) for key in attributes if key in places])
+    for place, key in found:
+        parts.append(f"|{place}:{_value(key, attributes[key])}")
+    return "".join(parts).encode("utf-8", "surrogatepass")
+
+
+def _value(key: str, value: Any) -> str:
+    if key not in _LISTS:
+        return _scalar(_ENTRIES[key], value)
+    if isinstance(value, str):
+        value = _list(value)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        rule = _ENTRIES[key]
+        entries = [_scalar(rule, entry) for entry in cast("Sequence[Any]", value)]
+        return f"l{len(entries)}:{''.join(entries)}"
+    return _text(str(value))
+
+
+def _scalar(rule: Rule, value: Any) -> str:
+    if value.__class__ is str and not isinstance(rule, (Number, Flag)):
+        return _text(value)
+    if isinstance(rule, Number):
+        return f"n{_number(value)}"
+    if isinstance(rule, Flag):
+        yes = value.lower() == "true" if isinstance(value, str) else bool(value)
+        return f"b{int(yes)}"
+    return _text(str(value))
+
+
+def _text(value: str) -> str:
+    size = len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
+    return f"s{size}:{value}"
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, str):
+        try:
+            value = int(value)
+        except ValueError:
+            try:
+                value = float(value)
+            except ValueError:
+                return _text(value)
+    if isinstance(value, float):
+        if math.isfinite(value) and value.is_integer() and abs(value) < _WHOLE:
+            return str(int(value))
+        return repr(value)
+    return str(int(value))
+
+
+def _list(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.MsgspecError:
+        return text
+
+
+class Key:
+    """A secret with which digests are made (HMAC-SHA-256); None makes plain ones."""
+
+    __slots__ = ("_secret", "id", "prefix")
+
+    def __init__(self, secret: bytes | None = None) -> None:
+        self._secret = secret
+        self.prefix = _PLAIN if secret is None else _KEYED
+        self.id = None if secret is None else _key_id(b"clew integrity key\0" + secret)
+        """16 hex digits that tell keys apart and say nothing of the secret."""
+
+    def of(self, data: bytes) -> bytes:
+        """Return the 16 bytes of a digest."""
+        if self._secret is None:
+            return hashlib.sha256(data).digest()[:_BYTES]
+        return hmac.digest(self._secret, data, "sha256")[:_BYTES]
+
+    def written(self, digest: bytes) -> str:
+        """Return a digest as it stands on a span."""
+        return self.prefix + digest.hex()
+
+
+def read(digest: Any) -> tuple[bool, bytes] | None:
+    """Return whether a digest on a span is keyed, and its bytes; None when it is none of ours."""
+    if not isinstance(digest, str) or digest[:3] not in (_PLAIN, _KEYED):
+        return None
+    try:
+        found = bytes.fromhex(digest[3:])
+    except ValueError:
+        return None
+    return (digest[:3] == _KEYED, found) if len(found) == _BYTES else None
+
+
+def seal_data(seal: bytes, digests: Iterable[tuple[int, bytes]]) -> bytes:
+    """Return what the digest of a segment is taken over.
+
+    Args:
+        seal: the encoded facts of the seal's own span.
+        digests: the other spans' sequence numbers and digests, in order.
+    """
+    chain = hashlib.sha256()
+    for seq, digest in digests:
+        chain.update(f"{seq}:".encode() + digest)
+    return b"clew-segment-1|" + chain.digest() + b"|" + seal
+
+
+class Signer:
+    """Signs the digest of a segment with an Ed25519 key (PEM, PKCS #8; RFC 8410).
+
+    Args:
+        path: the file with the private key.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or holds no such key.
+        MissingExtraError: `cryptography` is not installed.
+    """
+
+    __slots__ = ("_key", "id")
+
+    def __init__(self, path: Path) -> None:
+        self._key: Any = _load(path, private=True)
+        self.id = _key_id(self._key.public_key().public_bytes_raw())
+
+    def sign(self, digest: bytes) -> str:
+        """Return the signature as 128 hex digits."""
+        return cast("bytes", self._key.sign(digest)).hex()
+
+
+class SignatureKey:
+    """Checks signatures with an Ed25519 public key (or the private one), read from a PEM file.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or holds no such key.
+        MissingExtraError: `cryptography` is not installed.
+    """
+
+    __slots__ = ("_key", "id")
+
+    def __init__(self, path: Path) -> None:
+        self._key: Any = _load(path, private=False)
+        self.id = _key_id(self._key.public_bytes_raw())
+
+    def verifies(self, signature: str, digest: bytes) -> bool:
+        """Tell whether a signature is this key's."""
+        from cryptography.exceptions import InvalidSignature
+
+        try:
+            self._key.verify(bytes.fromhex(signature), digest)
+        except (ValueError, InvalidSignature):
+            return False
+        return True
+
+
+def _load(path: Path, *, private: bool) -> Any:
+    try:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError:
+        raise MissingExtraError("signing with Ed25519", "audit") from None
+    try:
+        data = path.read_bytes()
+        if b"PRIVATE KEY" in data:
+            found: Any = serialization.load_pem_private_key(data, None)
+            right = isinstance(found, ed25519.Ed25519PrivateKey)
+            found = found if private or not right else found.public_key()
+        else:
+            found = serialization.load_pem_public_key(data)
+            right = isinstance(found, ed25519.Ed25519PublicKey) and not private
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigurationError(f"{path} cannot be read as a key: {error}") from None
+    if not right:
+        kind = "private" if private else "public"
+        raise ConfigurationError(f"{path} holds no Ed25519 {kind} key in PEM")
+    return found
+
+
+def _key_id(material: bytes) -> str:
+    return hashlib.sha256(b"clew key id\0" + material).hexdigest()[:16]
