@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from clew import semconv
 
@@ -57,6 +58,10 @@ class Block(Struct, frozen=True, kw_only=True):
         """An estimate: a token for every four bytes, rounded up."""
         return -(-self.bytes // _BYTES_PER_TOKEN)
 
+    def moved(self, by: int) -> Block:
+        """Return this block `by` bytes further on."""
+        return replace(self, start=self.start + by, end=self.end + by) if by else self
+
 
 def tiles(blocks: Sequence[Block], size: int) -> bool:
     """Tell whether blocks cover `size` bytes: from 0, without gap, overlap, empty block or rest."""
@@ -66,3 +71,31 @@ def tiles(blocks: Sequence[Block], size: int) -> bool:
             return False
         at = block.end
     return bool(blocks) and at == size
+
+
+def fits(blocks: Sequence[Block], data: bytes) -> bool:
+    """Tell whether blocks are a map of a text's UTF-8: they tile it, between whole characters."""
+    if not tiles(blocks, len(data)):
+        return False
+    try:
+        return all(len(data[b.start : b.end].decode()) == b.chars for b in blocks)
+    except UnicodeDecodeError:
+        return False
+
+
+UNREADABLE: Final = "\N{REPLACEMENT CHARACTER}"
+"""Stands for the text of a block whose range is none of the text's."""
+
+
+def text_of(block: Block, data: bytes) -> str:
+    """Return the text of a block of a prompt, from the prompt's UTF-8.
+
+    A range that is past the end or cuts a character gives `UNREADABLE`: ranges are read from files
+    that somebody else may have written.
+    """
+    if not 0 <= block.start <= block.end <= len(data):
+        return UNREADABLE
+    try:
+        return data[block.start : block.end].decode()
+    except UnicodeDecodeError:
+        return UNREADABLE

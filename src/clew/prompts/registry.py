@@ -1,0 +1,109 @@
+"""The segmented prompts of this process, so that the tap knows them again on the wire.
+
+Kept is a keyed digest of each text and its blocks, never the text. The key of the look-up is
+this process's own: prompts are made before Clew is configured, too. What leaves the process is made
+with the configured key, once for each prompt, when it is first seen on the wire.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from clew import semconv
+from clew.digests import Digests
+from clew.prompts.blocks import Block
+
+MOST_PROMPTS: Final = 4096
+"""Prompts that are known; of more, those not made or seen for longest are forgotten."""
+
+
+class Known:
+    """A registered prompt: its blocks, and the attributes of rounds that it was sent with."""
+
+    __slots__ = ("_attributes", "_key_id", "blocks")
+
+    def __init__(self, blocks: tuple[Block, ...]) -> None:
+        self.blocks = blocks
+        self._key_id: str | None = None
+        self._attributes: Mapping[str, Any] = {}
+
+    def attributes(self, data: bytes, digests: Digests) -> Mapping[str, Any]:
+        """Return the block map as attributes; they obey their rules.
+
+        Args:
+            data: the prompt's UTF-8, whose digest has found this prompt.
+            digests: made with the configured key.
+        """
+        if self._key_id != digests.key_id:
+            self._attributes = block_map(self.blocks, data, digests)
+            self._key_id = digests.key_id
+        return self._attributes
+
+
+known: dict[bytes, Known] = {}
+"""Registered prompts by the look-up's digest, oldest first. Empty: there is nothing to look for,
+and this is the one thing that the tap asks then."""
+
+_key = os.urandom(32)
+_lock = threading.Lock()
+
+
+def register(data: bytes, blocks: tuple[Block, ...]) -> None:
+    """Make a prompt known by its UTF-8, and its blocks, which tile it."""
+    digest = hmac.digest(_key, data, "sha256")
+    with _lock:
+        found = known.pop(digest, None)
+        if found is None or found.blocks != blocks:
+            found = Known(blocks)
+        known[digest] = found
+        while len(known) > MOST_PROMPTS:
+            del known[next(iter(known))]
+
+
+def find(data: bytes) -> Known | None:
+    """Return the registered prompt of exactly this UTF-8."""
+    digest = hmac.digest(_key, data, "sha256")
+    with _lock:
+        found = known.pop(digest, None)
+        if found is not None:
+            known[digest] = found
+    return found
+
+
+def forget() -> None:
+    """Forget every prompt."""
+    with _lock:
+        known.clear()
+
+
+def block_map(blocks: Sequence[Block], data: bytes, digests: Digests) -> dict[str, Any]:
+    """Return the attributes of a round whose system text is known, block by block."""
+    attributes = whole(data, digests, mapped=True)
+    if len(blocks) > semconv.MOST_PROMPT_BLOCKS:
+        attributes[semconv.PROMPT_MAPPED] = False
+        return attributes
+    columns: dict[str, list[Any]] = {
+        semconv.PROMPT_BLOCK_IDS: [block.id for block in blocks],
+        semconv.PROMPT_BLOCK_LAYERS: [block.layer for block in blocks],
+        semconv.PROMPT_BLOCK_STABILITIES: [block.stability for block in blocks],
+        semconv.PROMPT_BLOCK_SOURCES: [block.source for block in blocks],
+        semconv.PROMPT_BLOCK_BYTES: [block.bytes for block in blocks],
+        semconv.PROMPT_BLOCK_DIGESTS: [digests.of(data[b.start : b.end]) for b in blocks],
+    }
+    # Of each array a rule keeps all entries (what does not fit is filled in), or this is no map.
+    attributes.update({key: semconv.RULES[key].apply(column) for key, column in columns.items()})
+    return attributes
+
+
+def whole(data: bytes, digests: Digests, *, mapped: bool) -> dict[str, Any]:
+    """Return the attributes that say what a system text is as a whole."""
+    return {
+        semconv.PROMPT_MAPPED: mapped,
+        semconv.PROMPT_DIGEST: digests.of(data),
+        semconv.PROMPT_BYTES: len(data),
+        semconv.DIGEST_KEY_ID: digests.key_id,
+    }
