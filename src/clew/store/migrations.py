@@ -146,6 +146,120 @@ MIGRATIONS: Final = (
             "CREATE INDEX runs_failed ON runs (start_ns, trace_id) WHERE errors > 0",
         ),
     ),
+    Migration(
+        "records of model calls",
+        # Written so that it may run again over its own result.
+        (
+            """
+            CREATE TABLE IF NOT EXISTS prompt_requests (
+                request_id TEXT PRIMARY KEY,
+                start_ns INTEGER NOT NULL,
+                duration_ns INTEGER NOT NULL,
+                level TEXT NOT NULL,
+                operation TEXT NOT NULL,
+                status TEXT NOT NULL,
+                error_type TEXT,
+                outcome TEXT,
+                partial INTEGER NOT NULL,
+                kind TEXT NOT NULL,
+                run_id TEXT,
+                trace_id TEXT,
+                span_id TEXT,
+                segment_id TEXT,
+                round INTEGER,
+                hop INTEGER,
+                agent TEXT,
+                agent_id TEXT,
+                tenant TEXT,
+                actor TEXT,
+                configuration TEXT,
+                conversation_id TEXT,
+                service TEXT,
+                trigger TEXT,
+                message_id TEXT,
+                parent TEXT,
+                model TEXT,
+                provider TEXT,
+                answered TEXT,
+                served_by TEXT,
+                system_bytes INTEGER NOT NULL,
+                system_chars INTEGER NOT NULL,
+                system_digest TEXT,
+                digest_key TEXT,
+                history_length INTEGER,
+                tool_count INTEGER,
+                tool_chars INTEGER,
+                request_bytes INTEGER,
+                response_bytes INTEGER,
+                finish_reason TEXT,
+                input_tokens INTEGER,
+                output_tokens INTEGER,
+                cache_read_tokens INTEGER,
+                cache_write_tokens INTEGER,
+                reasoning_tokens INTEGER,
+                cost_usd REAL,
+                cost_status TEXT,
+                attempts INTEGER NOT NULL,
+                path TEXT,
+                payload_bytes INTEGER NOT NULL,
+                blocks TEXT NOT NULL,
+                tools TEXT NOT NULL
+            )
+            """,
+            "CREATE INDEX IF NOT EXISTS prompts_by_time ON prompt_requests (start_ns, request_id)",
+            """
+            CREATE INDEX IF NOT EXISTS prompts_by_agent
+            ON prompt_requests (agent, start_ns, request_id)
+            """,
+            """
+            CREATE INDEX IF NOT EXISTS prompts_by_tenant
+            ON prompt_requests (tenant, start_ns, request_id)
+            """,
+            """
+            CREATE INDEX IF NOT EXISTS prompts_by_conversation
+            ON prompt_requests (conversation_id, start_ns, request_id)
+            """,
+            "CREATE INDEX IF NOT EXISTS prompts_by_run ON prompt_requests (run_id, start_ns)",
+            "CREATE INDEX IF NOT EXISTS prompts_by_span ON prompt_requests (trace_id, span_id)",
+            "CREATE INDEX IF NOT EXISTS prompts_by_message ON prompt_requests (message_id)",
+        ),
+    ),
+    Migration(
+        "snippets and skills",
+        (
+            """
+            CREATE TABLE snippets (
+                identifier TEXT PRIMARY KEY COLLATE NOCASE,
+                name TEXT NOT NULL,
+                description TEXT NOT NULL,
+                text TEXT NOT NULL,
+                tags TEXT NOT NULL,
+                metadata TEXT NOT NULL,
+                active INTEGER NOT NULL,
+                hidden INTEGER NOT NULL,
+                sorting INTEGER NOT NULL,
+                data_class TEXT NOT NULL,
+                changed_ns INTEGER NOT NULL
+            )
+            """,
+            """
+            CREATE TABLE skills (
+                identifier TEXT NOT NULL COLLATE NOCASE,
+                source TEXT NOT NULL COLLATE NOCASE,
+                name TEXT NOT NULL,
+                description TEXT NOT NULL,
+                body TEXT NOT NULL,
+                trust TEXT NOT NULL,
+                checksum TEXT NOT NULL,
+                enabled INTEGER NOT NULL,
+                orphaned INTEGER NOT NULL,
+                data_class TEXT NOT NULL,
+                changed_ns INTEGER NOT NULL,
+                PRIMARY KEY (source, identifier)
+            )
+            """,
+        ),
+    ),
 )
 
 
