@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,6 +20,7 @@ from clew.actors import Actor
 from clew.errors import ConfigurationError, PolicyDenied
 from clew.facts import Usage
 from clew.gates.budget import Amount, BudgetGate, CountAs, Limit
+from clew.store.ledger import SqliteLedger
 from clew.testing import CaptureExporter, Reply, ScriptedProvider
 from clew.typing import Proposal, Settlement, Spent
 
@@ -148,7 +151,7 @@ def test_what_was_used_takes_the_place_of_what_was_reserved() -> None:
     first, second = proposal(1), proposal(2)
     gate.check(first)
     gate.check(second)
-    key = "0 run r1 "
+    key = "budget run r1 "
     assert gate.ledger.used(key) == Amount(requests=2, tokens=60)
     gate.settle(first, Settlement(usage=Usage(input_tokens=9, output_tokens=3), cost_usd=0.1))
     assert gate.ledger.used(key) == Amount(requests=2, tokens=42, cost_usd=0.1)
@@ -175,7 +178,7 @@ def test_where_usage_is_not_known_the_books_are_careful(
     asked = proposal()
     gate.check(asked)
     gate.settle(asked, settlement)
-    assert gate.ledger.used("0 run r1 ") == left
+    assert gate.ledger.used("budget run r1 ") == left
 
 
 @pytest.mark.parametrize(
@@ -191,7 +194,7 @@ def test_a_price_that_is_not_known(policy: Any, expected: Any, booked: Amount) -
     """What becomes of a call without a price is said, not guessed."""
     gate = BudgetGate(Limit(cost_usd=1.0), price_unknown=policy)
     assert outcome(gate, planned_cost=no_price) == expected
-    assert gate.ledger.used("0 run r1 ") == booked
+    assert gate.ledger.used("budget run r1 ") == booked
 
 
 def test_without_a_limit_on_cost_no_price_is_needed() -> None:
@@ -250,7 +253,7 @@ def test_books_are_the_sum_of_what_was_sent(
         asked = proposal(number, planned_input_tokens=0, max_output_tokens=planned)
         verdict = gate.check(asked)
         assert verdict is not None
-        assert gate.ledger.used("0 run r1 ").tokens <= 300
+        assert gate.ledger.used("budget run r1 ").tokens <= 300
         if verdict.outcome == "deny":
             continue
         real = min(really, planned)
@@ -264,4 +267,61 @@ def test_books_are_the_sum_of_what_was_sent(
     for asked, real in open_calls:
         used += real
         gate.settle(asked, Settlement(usage=Usage(input_tokens=0, output_tokens=real)))
-    assert gate.ledger.used("0 run r1 ").tokens == used
+    assert gate.ledger.used("budget run r1 ").tokens == used
+
+
+# --- books that are shared ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", KITS)
+async def test_a_shared_ledger_governs_real_calls(
+    govern: Govern, server: ScriptedProvider, name: str, tmp_path: Path
+) -> None:
+    """Two gates over one file share the day's budget; each call ends with its real usage there."""
+    file = tmp_path / "budgets.db"
+    day = Limit(per="everything", period="day", requests=2)
+    gates = [BudgetGate(day, ledger=SqliteLedger(file)) for _ in range(2)]
+    govern()
+    kit = Kit(name, server)
+    for gate in gates:
+        with clew.run("triage", gates=(gate,)):
+            await kit.ask()
+    with pytest.raises(PolicyDenied) as denied, clew.run("triage", gates=(gates[0],)):
+        await kit.ask()
+    await kit.close()
+    assert denied.value.reason == "everything_daily_requests"
+    assert len(server.requests) == 2
+    (key,) = {entry.key for entry in gates[0]._entries(proposal())}  # pyright: ignore[reportPrivateUsage]
+    assert SqliteLedger(file).used(key) == Amount(requests=2, tokens=30)
+
+
+async def test_a_ledger_that_waits_does_not_hold_up_the_event_loop(tmp_path: Path) -> None:
+    """While another process has the file, asynchronous code goes on; then the call is decided."""
+    file = tmp_path / "budgets.db"
+    gate = BudgetGate(Limit(requests=1), ledger=SqliteLedger(file))
+    gate.ledger.used("nobody's")
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    asked = asyncio.ensure_future(gate.acheck(proposal()))
+    await asyncio.sleep(0.05)
+    assert not asked.done()
+    other.execute("ROLLBACK")
+    other.close()
+    verdict = await asked
+    assert verdict is not None
+    assert verdict.outcome == "allow"
+
+
+def test_books_that_cannot_be_used_deny(
+    govern: Govern, server: ScriptedProvider, tmp_path: Path
+) -> None:
+    """A mandatory gate whose file is damaged denies, and says that it crashed."""
+    file = tmp_path / "budgets.db"
+    file.write_bytes(b"no database" * 1000)
+    gate = BudgetGate(Limit(requests=1), ledger=SqliteLedger(file))
+    govern(gate, faults={"ask the gate BudgetGate"})
+    kit = Kit("openai-sync", server)
+    with pytest.raises(PolicyDenied) as denied, clew.run("triage"):
+        asyncio.run(kit.ask())
+    assert denied.value.reason == "gate_error"
+    assert server.requests == []

@@ -8,100 +8,37 @@ cannot overshoot together; when it has ended the reservation gives way to what i
         Limit(per="actor", period="day", tokens=200_000),
     )
 
-A day and a month are those of UTC. The books are kept in this process; several processes that
-share a budget need a `ledger` of their own making.
+A day and a month are those of UTC. The books are kept in this process, unless a ledger is given:
+`clew.store.ledger.SqliteLedger` is shared by several processes and survives them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal
 
 from msgspec import Struct
 
+from clew.accounts import Amount, Entry, Ledger, Limit, Per
 from clew.errors import ConfigurationError
 from clew.gates.base import BaseGate, allow, deny
+from clew.ids import hex_64
 from clew.typing import GateMode, Proposal, Settlement, Verdict
 
-Per = Literal["run", "actor", "configuration", "tenant", "everything"]
-Period = Literal["run", "day", "month"]
-_WORDS: Mapping[str, str] = {"day": "daily", "month": "monthly"}
+__all__ = ["Amount", "BudgetGate", "CountAs", "Entry", "Ledger", "Limit", "MemoryLedger"]
+
 _OUTPUT_TOKENS = 1024
 _ALL_RUNS_KEPT = 100_000
-
-
-class Limit(Struct, frozen=True, kw_only=True):
-    """How much may be used, by whom, in which time; what is None has no limit."""
-
-    per: Per = "run"
-    period: Period = "run"
-    requests: int | None = None
-    tokens: int | None = None
-    """Input and output tokens together."""
-    cost_usd: float | None = None
-
-    def reason(self, what: str) -> str:
-        """Return the reason code of a denial by this limit, such as `actor_daily_tokens`."""
-        word = _WORDS.get(self.period)
-        return f"{self.per}_{what}" if word is None else f"{self.per}_{word}_{what}"
 
 
 class CountAs(Struct, frozen=True):
     """A call whose price is not known counts as this much."""
 
     usd: float
-
-
-class Amount(Struct, frozen=True, kw_only=True):
-    """Requests, tokens and US dollars."""
-
-    requests: int = 0
-    tokens: int = 0
-    cost_usd: float = 0.0
-
-    def plus(self, other: Amount) -> Amount:
-        """Return the sum."""
-        return Amount(
-            requests=self.requests + other.requests,
-            tokens=self.tokens + other.tokens,
-            cost_usd=self.cost_usd + other.cost_usd,
-        )
-
-    def minus(self, other: Amount) -> Amount:
-        """Return the difference."""
-        return Amount(
-            requests=self.requests - other.requests,
-            tokens=self.tokens - other.tokens,
-            cost_usd=self.cost_usd - other.cost_usd,
-        )
-
-
-class Entry(Struct, frozen=True, kw_only=True):
-    """One account that a call is booked on, and its limit."""
-
-    key: str
-    limit: Limit
-    opening: Amount = Amount()
-    """What a new account begins with: a run that was resumed here has used something before."""
-
-
-class Ledger(Protocol):
-    """The books of a budget. Each method is one step that nothing can come between."""
-
-    def reserve(self, entries: list[Entry], planned: Amount) -> str | None:
-        """Book `planned` on all accounts, or on none: then return the reason code."""
-        ...
-
-    def correct(self, entries: list[Entry], planned: Amount, used: Amount) -> None:
-        """Replace what was reserved by what was used."""
-        ...
-
-    def used(self, key: str) -> Amount:
-        """Return what an account has used, reservations included."""
-        ...
 
 
 class MemoryLedger:
@@ -111,26 +48,27 @@ class MemoryLedger:
         self._accounts: dict[str, Amount] = {}
         self._lock = threading.Lock()
 
-    def reserve(self, entries: list[Entry], planned: Amount) -> str | None:
+    def reserve(self, ticket: str, entries: Sequence[Entry], planned: Amount) -> str | None:
         """Book `planned` on all accounts, or on none: then return the reason code."""
+        del ticket
         with self._lock:
             for entry in entries:
-                found = _exceeded(entry.limit, self._account(entry), planned)
+                found = entry.limit.exceeded(self._account(entry), planned)
                 if found is not None:
                     return found
-            for entry in entries:
+            for entry in {one.key: one for one in entries}.values():
                 self._accounts[entry.key] = self._account(entry).plus(planned)
             while len(self._accounts) > _ALL_RUNS_KEPT:
                 del self._accounts[next(iter(self._accounts))]
         return None
 
-    def correct(self, entries: list[Entry], planned: Amount, used: Amount) -> None:
+    def correct(self, ticket: str, entries: Sequence[Entry], planned: Amount, used: Amount) -> None:
         """Replace what was reserved by what was used."""
+        del ticket
         with self._lock:
-            for entry in entries:
-                if entry.key in self._accounts:
-                    booked = self._accounts[entry.key]
-                    self._accounts[entry.key] = booked.minus(planned).plus(used)
+            for key in {entry.key for entry in entries}:
+                if key in self._accounts:
+                    self._accounts[key] = self._accounts[key].minus(planned).plus(used)
 
     def used(self, key: str) -> Amount:
         """Return what an account has used, reservations included."""
@@ -141,18 +79,8 @@ class MemoryLedger:
         return self._accounts.get(entry.key, entry.opening)
 
 
-def _exceeded(limit: Limit, booked: Amount, planned: Amount) -> str | None:
-    after = booked.plus(planned)
-    if limit.requests is not None and after.requests > limit.requests:
-        return limit.reason("requests")
-    if limit.tokens is not None and after.tokens > limit.tokens:
-        return limit.reason("tokens")
-    if limit.cost_usd is not None and after.cost_usd > limit.cost_usd + 1e-9:
-        return limit.reason("cost")
-    return None
-
-
 class _Booked(Struct, frozen=True):
+    ticket: str
     entries: list[Entry]
     planned: Amount
 
@@ -166,7 +94,7 @@ class BudgetGate(BaseGate):
             (`price_unknown`), `allow` (it counts as nothing), or `CountAs(usd)`.
         output_tokens: how many output tokens are planned for a request that sets no maximum.
         clock: returns the time in seconds since the epoch.
-        ledger: the books, by default in memory.
+        ledger: the books, by default in memory; several gates may share them, each under its name.
         mode: see `BaseGate`.
         mandatory: see `BaseGate`.
         name: see `BaseGate`.
@@ -203,6 +131,12 @@ class BudgetGate(BaseGate):
         self.ledger: Ledger = MemoryLedger() if ledger is None else ledger
         self._booked: dict[int, _Booked] = {}
 
+    async def acheck(self, proposal: Proposal) -> Verdict | None:
+        """Decide, without holding up the event loop where the ledger may wait for others."""
+        if getattr(self.ledger, "waits", False):
+            return await asyncio.to_thread(self.check, proposal)
+        return self.check(proposal)
+
     def check(self, proposal: Proposal) -> Verdict | None:
         """Reserve what the call may need, or deny it."""
         entries = self._entries(proposal)
@@ -222,10 +156,12 @@ class BudgetGate(BaseGate):
                 known = self._price_unknown.usd if isinstance(self._price_unknown, CountAs) else 0.0
             cost = max(0.0, known)
         planned = Amount(requests=1, tokens=planned_input + output, cost_usd=cost)
-        reason = self.ledger.reserve(entries, planned)
+        ticket = hex_64()
+        reason = self.ledger.reserve(ticket, entries, planned)
         if reason is not None and self.mode == "enforce":
             return deny(reason)
-        self._booked[proposal.number] = _Booked(entries if reason is None else [], planned)
+        entries = entries if reason is None else []
+        self._booked[proposal.number] = _Booked(ticket, entries, planned)
         return allow("within_budget") if reason is None else deny(reason)
 
     def settle(self, proposal: Proposal, settlement: Settlement) -> None:
@@ -244,18 +180,18 @@ class BudgetGate(BaseGate):
                 tokens=(usage.input_tokens or 0) + (usage.output_tokens or 0),
                 cost_usd=planned.cost_usd if known is None else known,
             )
-        self.ledger.correct(booked.entries, planned, used)
+        self.ledger.correct(booked.ticket, booked.entries, planned, used)
 
     def release(self, proposal: Proposal) -> None:
         """Give the reservation back: nothing was sent."""
         booked = self._booked.pop(proposal.number, None)
         if booked is not None:
-            self.ledger.correct(booked.entries, booked.planned, Amount())
+            self.ledger.correct(booked.ticket, booked.entries, booked.planned, Amount())
 
     def _entries(self, proposal: Proposal) -> list[Entry]:
         now = datetime.fromtimestamp(self._clock(), UTC)
         entries: list[Entry] = []
-        for number, limit in enumerate(self._limits):
+        for limit in self._limits:
             who = _who(limit.per, proposal)
             if who is None:
                 continue
@@ -266,7 +202,7 @@ class BudgetGate(BaseGate):
                 opening = Amount(
                     requests=spent.rounds, tokens=spent.tokens, cost_usd=spent.cost_usd
                 )
-            key = f"{number} {limit.per} {who} {when}"
+            key = f"{self.name} {limit.per} {who} {when}"
             entries.append(Entry(key=key, limit=limit, opening=opening))
         return entries
 
