@@ -20,8 +20,11 @@ from clew import semconv
 from clew._guard import guard, record_failure
 from clew.context import SPAN, current, node_in
 from clew.dialects import recognise
-from clew.facts import RequestFacts
+from clew.facts import ROUND_OPERATIONS, RequestFacts
+from clew.levels import NONE
 from clew.pipeline.runtime import Runtime
+from clew.prompts import recognition
+from clew.prompts.registry import known
 from clew.rounds import Ending, Hops, Round
 from clew.rules import OTHER
 from clew.spans import allowed, is_cancellation
@@ -303,13 +306,28 @@ def begin(
             facts = route.dialect.request(body, route) if body else RequestFacts()
         resend = 0 if first or call is not None else _retries(request)
         round_ = Round(route, facts, grouped=call is not None, resend=resend, hops=hops)
-        round_.open(runtime, target.born, None if body is None else len(body))
+        born = target.born
+        if known and body:
+            born = _with_prompt(runtime, round_, body, born)
+        round_.open(runtime, born, None if body is None else len(body))
         if runtime.capturing:
             round_.capture(runtime, body)
         if call is not None:
             call.round = round_
     round_.attempts += 1
     return Exchange(runtime, target, request, call, round_)
+
+
+def _with_prompt(
+    runtime: Runtime, round_: Round, body: bytes, born: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Add the blocks of the segmented prompt that a request carries, unless the level is none."""
+    if round_.operation not in ROUND_OPERATIONS:
+        return born
+    if runtime.capturing and runtime.level_in(current()) == NONE:
+        return born
+    dialect = round_.route.dialect.name
+    return {**born, **recognition.attributes_of(dialect, body, runtime.digests)}
 
 
 def _retries(request: Any) -> int:
