@@ -7,6 +7,7 @@ them call it, so what was previewed is what is sent.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Final, Protocol, cast
 
 from msgspec import Struct
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from clew._guard import warn_once
 from clew.prompts.blocks import Block, tiles
 from clew.prompts.repository import Repository
-from clew.prompts.skills import Skill, SkillBlock, build_block
+from clew.prompts.skills import Skill, SkillBlock, build_block, skill_named
 from clew.prompts.snippets import PromptWarning, Snippet, parse_tags, unmatched
 
 PROMPT_ID: Final = "prompt"
@@ -205,33 +206,44 @@ def select_skills(
     Raises:
         ClewError: the repository cannot be read.
     """
-    unknown: list[PromptWarning] = []
-
-    def found(references: Iterable[str]) -> list[Skill]:
-        skills: list[Skill] = []
-        for reference in references:
-            skill = repository.find_skill(reference) if repository is not None else None
-            if skill is not None:
-                skills.append(skill)
-            else:
-                unknown.append(
-                    PromptWarning(
-                        code="unknown_skill",
-                        subject=reference,
-                        message=f"there is no skill {reference!r}",
-                    )
-                )
-        return skills
-
+    configured, unknown = find_skills(configuration.skills, repository)
+    others, unknown_too = find_skills(forced, repository)
     block = build_block(
-        found(configuration.skills),
-        found(forced),
+        configured,
+        others,
         minimum_trust=configuration.minimum_trust,
         budget=configuration.skill_bytes,
     )
-    for warning in (*unknown, *block.warnings):
+    warnings = (*unknown, *unknown_too, *block.warnings)
+    for warning in warnings:
         warn_once(f"skill {warning.code} {warning.subject}", "%s", warning.message)
-    return replace(block, warnings=(*unknown, *block.warnings))
+    return replace(block, warnings=warnings)
+
+
+def find_skills(
+    references: Iterable[str], repository: Repository | None
+) -> tuple[list[Skill], list[PromptWarning]]:
+    """Return the skills that references name, and a warning for each that names none."""
+    wanted = list(references)
+    known = repository.skills() if wanted and repository is not None else ()
+    names = {each.reference.lower(): each.reference for each in known}
+    skills: list[Skill] = []
+    warnings: list[PromptWarning] = []
+    for reference in wanted:
+        skill = skill_named(reference, known)
+        if skill is not None:
+            skills.append(skill)
+            continue
+        near = get_close_matches(reference.lower(), names, n=1)
+        hint = f"; the nearest one is {names[near[0]]!r}" if near else ""
+        warnings.append(
+            PromptWarning(
+                code="unknown_skill",
+                subject=reference,
+                message=f"there is no skill {reference!r}{hint}",
+            )
+        )
+    return skills, warnings
 
 
 def _own(text: str, block_id: str) -> list[Section]:

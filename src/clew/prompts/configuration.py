@@ -59,10 +59,10 @@ class Configuration(BaseModel):
             MissingExtraError: PyYAML is not installed.
         """
         document = parse(read_text(Path(path)), Path(path))
-        if not isinstance(document.data, dict):
-            raise ConfigurationError(f"{document.where()}: no configuration: give a mapping")
         read: Any = document.data
-        data = dict(cast("dict[str, Any]", read))
+        if not isinstance(read, dict):
+            raise ConfigurationError(f"{document.where()}: no configuration: give a mapping")
+        data = {**cast("dict[str, Any]", read)}
         if isinstance(data.get("prompt"), str):
             # A block of YAML ends with a line break that nobody wrote on purpose.
             data["prompt"] = str(data["prompt"]).rstrip("\n")

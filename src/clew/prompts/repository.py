@@ -13,7 +13,7 @@ from typing import Protocol
 
 from clew.errors import ClewError
 from clew.prompts.blocks import BlockSource
-from clew.prompts.skills import Skill, skills_in_order
+from clew.prompts.skills import Skill, skill_named, skills_in_order
 from clew.prompts.snippets import Snippet, in_order, known_tags, parse_tags
 
 
@@ -66,12 +66,7 @@ class Repository(Protocol):
 
     def find_skill(self, reference: str) -> Skill | None:
         """Return the skill that `identifier` or `source#identifier` names."""
-        wanted = reference.strip().lower()
-        exact = [each for each in self.skills() if each.identifier.lower() == wanted]
-        return next(
-            iter(exact or [each for each in self.skills() if each.reference.lower() == wanted]),
-            None,
-        )
+        return skill_named(reference, self.skills())
 
 
 class MemoryRepository(Repository):

@@ -97,6 +97,11 @@ def checksum(body: str) -> str:
     return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def intact(skill: Skill) -> bool:
+    """Tell whether a skill's text is the one that its checksum was made of."""
+    return checksum(skill.body) == skill.checksum.strip().lower()
+
+
 def trust_rank(level: str) -> int:
     """Return the place of a trust level, 0 for the lowest and for any text that is none."""
     return TRUST_LEVELS.index(level) if level in TRUST_LEVELS else 0
@@ -108,6 +113,16 @@ def skills_in_order(skills: Iterable[Skill]) -> tuple[Skill, ...]:
     for skill in skills:
         kept.setdefault(skill.key, skill)
     return tuple(sorted(kept.values(), key=lambda each: each.key))
+
+
+def skill_named(reference: str, skills: Iterable[Skill]) -> Skill | None:
+    """Return the skill that `identifier` or `source#identifier` names; of several the first."""
+    wanted = reference.strip().lower()
+    known = list(skills)
+    for each in known:
+        if each.identifier.lower() == wanted:
+            return each
+    return next((each for each in known if each.reference.lower() == wanted), None)
 
 
 def build_block(
@@ -249,7 +264,7 @@ def _reason(skill: Skill, minimum_trust: str) -> DropReason | None:
         return "orphaned"
     if trust_rank(skill.trust) < trust_rank(minimum_trust):
         return "trust"
-    if checksum(skill.body) != skill.checksum.strip().lower():
+    if not intact(skill):
         return "checksum"
     return None if skill.body.strip() else "empty"
 

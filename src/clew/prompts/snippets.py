@@ -99,13 +99,18 @@ class Snippet(Struct, frozen=True, kw_only=True):
         return cast("dict[str, Any]", read) if isinstance(read, dict) else {}
 
 
+def is_identifier(text: str) -> bool:
+    """Tell whether a text may identify a snippet or skill."""
+    return _fits(text) is not None
+
+
 def check_identifier(what: str, identifier: str) -> None:
     """Refuse what is no identifier.
 
     Raises:
         ConfigurationError: it is none.
     """
-    if _fits(identifier) is None:
+    if not is_identifier(identifier):
         raise ConfigurationError(
             f"{what} identifier {identifier!r} is no identifier: give at most {MAX_IDENTIFIER} "
             "ASCII letters, digits and _ . : / @ + = ~ # -, without blanks"
