@@ -12,6 +12,7 @@ from msgspec import Struct
 from clew.errors import ConfigurationError
 from clew.prompts.composer import find_skills, select_snippets
 from clew.prompts.configuration import Configuration
+from clew.prompts.documents import parse, read_text
 from clew.prompts.files import Found, Scan
 from clew.prompts.repository import MemoryRepository, Repository
 from clew.prompts.skills import Skill, checksum, intact
@@ -120,12 +121,14 @@ def _of_configuration(path: Path, repository: Repository) -> Iterator[Finding]:
         where, _, message = str(error).partition(": ")
         yield Finding(code="configuration", where=where, message=message)
         return
+    document = parse(read_text(path), path)
     _, unmatched = select_snippets(configuration.snippet_tags, repository)
     _, unknown = find_skills(configuration.skills, repository)
-    for warning in (*unmatched, *unknown):
-        yield Finding(
-            code=warning.code,
-            where=str(path),
-            message=warning.message,
-            problem=warning.code != "unused_tag",
-        )
+    for member, warnings in (("snippet_tags", unmatched), ("skills", unknown)):
+        for warning in warnings:
+            yield Finding(
+                code=warning.code,
+                where=document.where((member,)),
+                message=warning.message,
+                problem=warning.code != "unused_tag",
+            )

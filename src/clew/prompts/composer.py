@@ -226,7 +226,7 @@ def find_skills(
     """Return the skills that references name, and a warning for each that names none."""
     wanted = list(references)
     known = repository.skills() if wanted and repository is not None else ()
-    names = {each.reference.lower(): each.reference for each in known}
+    names = {name.lower(): name for each in known for name in (each.reference, each.identifier)}
     skills: list[Skill] = []
     warnings: list[PromptWarning] = []
     for reference in wanted:

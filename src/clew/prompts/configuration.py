@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Self, cast
 
@@ -69,10 +70,13 @@ class Configuration(BaseModel):
         try:
             return cls.model_validate(data)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
+            wrong = error.errors(include_url=False, include_input=False)
+            # A misspelt member is often why another one is missing.
+            first = min(wrong, key=lambda each: each["type"] != "extra_forbidden")
             place = first["loc"]
+            problem = first["msg"]
+            if first["type"] == "extra_forbidden":
+                near = get_close_matches(str(place[-1]), cls.model_fields, n=1)
+                problem = "is unknown" + (f"; is it {near[0]!r}?" if near else "")
             name = ".".join(map(str, place))
-            known = f"; known are {', '.join(cls.model_fields)}" if len(place) == 1 else ""
-            unknown = first["type"] == "extra_forbidden"
-            problem = f"is unknown{known}" if unknown else first["msg"]
             raise ConfigurationError(f"{document.where(place)}: {name}: {problem}") from None
