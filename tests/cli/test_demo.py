@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import pty
+import re
 import signal
 import socket
 import subprocess
@@ -47,6 +48,13 @@ def spans_of(path: Path) -> list[dict[str, Any]]:
     return found
 
 
+def in_order(spans: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return spans by segment, and by their number in it."""
+    return sorted(
+        spans, key=lambda span: (span["attributes"]["clew.segment"], span["attributes"]["clew.seq"])
+    )
+
+
 def scalar(value: dict[str, Any]) -> Any:
     ((kind, inner),) = value.items()
     return int(inner) if kind == "intValue" else inner
@@ -71,18 +79,22 @@ def test_the_summary(told: Told):
     assert summary == {
         "run_id": summary["run_id"],
         "trace_id": summary["run_id"].replace("-", ""),
-        "spans": len(spans),
+        "spans": 28,
+        "segments": 2,
+        "decisions": 8,
+        "denials": 1,
         "tokens": {
-            "input": 8134,
-            "output": 467,
-            "cache_read": 4864,
+            "input": 9662,
+            "output": 577,
+            "cache_read": 6272,
             "cache_write": 1536,
-            "reasoning": 192,
+            "reasoning": 256,
         },
         "cost_usd": summary["cost_usd"],
         "cost_status": "priced",
         "address": None,
     }
+    assert len(spans) == 28
     rounds = [span for span in spans if "clew.round" in span["attributes"] and span["kind"] == 3]
     costs = [span["attributes"]["clew.cost.usd"] for span in rounds]
     assert summary["cost_usd"] == pytest.approx(sum(costs))
@@ -93,11 +105,22 @@ def test_the_run_has_everything_a_run_can_have(told: Told):
     """Rounds of both providers, one streamed by each, tools, decisions, a retry, a subagent."""
     summary, spans = told
     assert {span["traceId"] for span in spans} == {summary["trace_id"]}
-    names = Counter(span["name"] for span in spans)
-    assert names["invoke_agent parcel-desk"] == 1
-    assert names["invoke_agent carrier-watch"] == 1
-    assert names["chat gpt-5-mini"] == 3
-    assert names["chat claude-haiku-4-5"] == 2
+    assert Counter(span["name"] for span in spans) == {
+        "invoke_agent parcel-desk": 2,
+        "run_started parcel-desk": 2,
+        "run_sealed parcel-desk": 2,
+        "invoke_agent carrier-watch": 1,
+        "chat gpt-5-mini": 4,
+        "chat claude-haiku-4-5": 2,
+        "anthropic.messages.create": 2,
+        "execute_tool find_order": 1,
+        "execute_tool carrier_scans": 1,
+        "execute_tool refund_order": 1,
+        "execute_tool send_voucher": 2,
+        "decide guardrail_input": 1,
+        "decide tool": 3,
+        "decide approval": 4,
+    }
     streamed = [
         (span["name"], span["attributes"]["clew.stream.outcome"])
         for span in spans
@@ -107,39 +130,72 @@ def test_the_run_has_everything_a_run_can_have(told: Told):
         ("chat gpt-5-mini", "complete"): 2,
         ("chat claude-haiku-4-5", "complete"): 1,
     }
+    attempts = [span["attributes"].get("clew.attempts") for span in spans]
+    assert Counter(attempt for attempt in attempts if attempt) == {1: 5, 2: 1}
+
+
+def test_a_denial_and_an_approval(told: Told):
+    """A rule denies the refund; the voucher waits for a second person, and is then executed."""
+    _, spans = told
     decided = [
-        (
-            span["attributes"]["clew.decision.outcome"],
-            span["attributes"].get("clew.decision.reason"),
+        tuple(
+            span["attributes"].get(f"clew.decision.{key}")
+            for key in ("gate", "outcome", "reason", "subject", "executed", "by")
         )
-        for span in spans
+        for span in in_order(spans)
         if span["name"].startswith("decide ")
     ]
     assert decided == [
-        ("allow", "no_finding"),
-        ("allow", "read_only"),
-        ("allow", "read_only"),
-        ("deny", "parcel_not_lost"),
+        ("guardrail_input", "allow", "no_finding", None, True, "policy"),
+        ("tool", "allow", "read_only", "find_order", True, "policy"),
+        ("approval", "allow", "not_needed", "find_order", True, "policy"),
+        ("tool", "allow", "read_only", "carrier_scans", True, "policy"),
+        ("approval", "allow", "not_needed", "carrier_scans", True, "policy"),
+        ("tool", "deny", "parcel_not_lost", "refund_order", False, "policy"),
+        ("approval", "require_approval", "needed", "send_voucher", False, "policy"),
+        ("approval", "allow", "approved", "send_voucher", True, "second_person"),
     ]
-    tools = {
-        span["name"]: span["attributes"]["clew.tool.outcome"]
-        for span in spans
+    tools = [
+        (span["name"].removeprefix("execute_tool "), span["attributes"]["clew.tool.outcome"])
+        for span in in_order(spans)
         if span["name"].startswith("execute_tool ")
-    }
-    assert tools == {
-        "execute_tool find_order": "ok",
-        "execute_tool carrier_scans": "ok",
-        "execute_tool refund_order": "denied",
-    }
-    attempts = [span["attributes"].get("clew.attempts") for span in spans]
-    assert Counter(attempt for attempt in attempts if attempt) == {1: 4, 2: 1}
+    ]
+    assert tools == [
+        ("find_order", "ok"),
+        ("carrier_scans", "ok"),
+        ("refund_order", "denied"),
+        ("send_voucher", "awaiting_approval"),
+        ("send_voucher", "ok"),
+    ]
+
+
+def test_the_run_is_suspended_and_resumed(told: Told):
+    """Two segments of one trace; the second is linked to the first and has the run's totals."""
+    _, spans = told
+    first, second = (
+        span for span in in_order(spans) if span["attributes"].get("clew.run.root") is True
+    )
+    states = [span["attributes"]["clew.run.status"] for span in (first, second)]
+    assert states == ["waiting_for_approval", "completed"]
+    assert [span["attributes"]["clew.segment"] for span in (first, second)] == [1, 2]
+    assert "links" not in first
+    assert [link["spanId"] for link in second["links"]] == [first["spanId"]]
+    keys = ("rounds", "tool_calls", "decisions", "denials")
+    segments = [
+        [each["attributes"][f"clew.segment.{key}"] for key in keys] for each in (first, second)
+    ]
+    assert segments == [[5, 4, 7, 1], [1, 1, 1, 0]]
+    assert [second["attributes"][f"clew.run.{key}"] for key in keys] == [6, 5, 8, 1]
 
 
 def test_the_record_is_complete(told: Told):
-    """Every sequence number is there once, and every parent is a span of the run."""
+    """Every sequence number of a segment is there once, and every parent is a span of the run."""
     _, spans = told
-    numbers = sorted(span["attributes"]["clew.seq"] for span in spans)
-    assert numbers == list(range(1, len(spans) + 1))
+    numbers = [
+        (span["attributes"]["clew.segment"], span["attributes"]["clew.seq"])
+        for span in in_order(spans)
+    ]
+    assert numbers == [(1, n) for n in range(1, 23)] + [(2, n) for n in range(1, 7)]
     ids = {span["spanId"] for span in spans}
     assert {span["parentSpanId"] for span in spans if span.get("parentSpanId")} <= ids
 
@@ -148,7 +204,8 @@ def test_no_content_leaves(told: Told):
     """Nothing that the customer, the models or the tools said is in the exported document."""
     _, spans = told
     text = json.dumps(spans).lower()
-    for word in ("20417", "birthday", "leeds", "pruning", "hr550193", "sorry", "euros"):
+    told_words = ("20417", "birthday", "leeds", "pruning", "hr550193", "sorry", "euros", "mailbox")
+    for word in (*told_words, '"ann"', '"bob"'):
         assert word not in text.replace("conv-20417", "")
 
 
@@ -255,14 +312,19 @@ def test_the_tree():
     assert (result.returncode, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
     assert lines[0].startswith("trace ")
-    assert "invoke_agent parcel-desk" in lines[1]
+    roots = [line for line in lines if "invoke_agent parcel-desk" in line]
+    assert roots[0] == lines[1]
+    assert [line.split()[-1] for line in roots] == ["waiting_for_approval", "completed"]
+    (approved,) = [line for line in lines if "second_person" in line]
+    assert "decide approval" in approved
+    assert re.search(r"send_voucher  approved  by second_person, waited \d+\.\d s$", approved)
     (retried,) = [line for line in lines if "2 attempts" in line]
     assert "chat gpt-5-mini" in retried
     (denied,) = [line for line in lines if "parcel_not_lost" in line]
     assert "decide tool" in denied
     assert "deny" in denied
     (nested,) = [line for line in lines if "execute_tool carrier_scans" in line]
-    assert nested.startswith("    │   ├── ")
+    assert nested.startswith("│   │   ├── ")
 
 
 def test_a_live_server():
@@ -276,11 +338,11 @@ def test_a_live_server():
         asked = [request.json() for request in provider.requests]
     summary = json.loads(result.stdout)
     assert {request["model"] for request in asked} == {"small"}
-    assert len(asked) == 5
+    assert len(asked) == 6
     for request in asked:
         roles = [message["role"] for message in request["messages"]]
         assert all(one != two for one, two in itertools.pairwise(roles))
-    assert summary["tokens"]["input"] == 5 * 12
+    assert summary["tokens"]["input"] == 6 * 12
     assert (summary["cost_usd"], summary["cost_status"]) == (None, "unpriced")
 
 
@@ -333,4 +395,4 @@ def test_the_environment_does_not_get_in_the_way():
         OTEL_TRACES_EXPORTER="none",
     )
     assert (result.returncode, result.stderr) == (0, "")
-    assert json.loads(result.stdout)["spans"] > 10
+    assert json.loads(result.stdout)["spans"] == 26  # a disabled SDK has no spans of others

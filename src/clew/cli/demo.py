@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 _TOTALS: Final = "clew.run."
 """Prefix of a run's totals (`semconv.TOTALS`)."""
+_COLOURS: Final = {
+    **dict.fromkeys(("deny", "denied", "error", "failed"), "red"),
+    **dict.fromkeys(("require_approval", "awaiting_approval", "waiting_for_approval"), "yellow"),
+}
 
 
 def demo(
@@ -58,8 +62,8 @@ def demo(
     """Run an agent through the real OpenAI and Anthropic clients and show its trace.
 
     The clients talk to a scripted provider inside this process, unless --base-url and --model name
-    a real one. Two agents, several rounds, tool calls, an allowed and a denied decision and a
-    retried request are exported by OTLP, as a service would.
+    a real one. Two agents, several rounds, tool calls, a retried request, a denial, and an approval
+    that suspends the run and resumes it are exported by OTLP, as a service would.
     """
     if (base_url is None) != (model_name is None):
         raise typer.BadParameter("--base-url and --model belong together")
@@ -171,6 +175,9 @@ class _Trace:
             "run_id": str(self.outcome.run_id),
             "trace_id": self.outcome.run_id.hex,
             "spans": len(self.spans),
+            "segments": len(_roots(self.spans)),
+            "decisions": totals.get(f"{_TOTALS}decisions"),
+            "denials": totals.get(f"{_TOTALS}denials"),
             "tokens": usage,
             "cost_usd": totals.get(f"{_TOTALS}cost.usd"),
             "cost_status": totals.get(f"{_TOTALS}cost.status"),
@@ -179,8 +186,15 @@ class _Trace:
 
 
 def _totals(spans: Iterable[ReadableSpan]) -> dict[str, Any]:
-    root = next((span for span in spans if _of(span, semconv.RUN_ROOT)), None)
-    return dict(root.attributes or {}) if root is not None else {}
+    """Return what the last segment says: totals are cumulative, the latest wins."""
+    roots = _roots(spans)
+    return dict(roots[-1].attributes or {}) if roots else {}
+
+
+def _roots(spans: Iterable[ReadableSpan]) -> list[ReadableSpan]:
+    """Return the outermost span of each segment, in order."""
+    found = (span for span in spans if _of(span, semconv.RUN_ROOT))
+    return sorted(found, key=lambda span: _of(span, semconv.SEGMENT) or 0)
 
 
 def _run_agent(live: tuple[str, str] | None, traces_endpoint: str) -> _Trace:
@@ -298,7 +312,7 @@ def _tree(spans: Sequence[ReadableSpan]) -> Tree:
     from rich.tree import Tree
 
     shown = [span for span in spans if _of(span, semconv.RUN_EVENT) is None]
-    shown.sort(key=lambda span: _of(span, semconv.SEQ) or 0)
+    shown.sort(key=lambda span: (_of(span, semconv.SEGMENT) or 0, _of(span, semconv.SEQ) or 0))
     root = Tree(f"[dim]trace {_trace_id(spans[0]):032x}" if spans else "[dim]no spans")
     branches: dict[int, Tree] = {}
     for span in shown:
@@ -325,10 +339,14 @@ def _line(span: ReadableSpan) -> str:
     for key in (semconv.DECISION_OUTCOME, semconv.TOOL_OUTCOME, semconv.RUN_STATUS):
         word = _of(span, key)
         if word is not None:
-            colour = "red" if word in {"deny", "denied", "error", "failed"} else "green"
+            colour = _COLOURS.get(word, "green")
             parts.append(f"[{colour}]{word}[/{colour}]")
     more = (_of(span, key) for key in (semconv.DECISION_SUBJECT, semconv.DECISION_REASON))
-    return "  ".join([*parts, *(escape(str(word)) for word in more if word is not None)])
+    parts += (escape(str(word)) for word in more if word is not None)
+    if _of(span, semconv.DECISION_BY) not in (None, "policy"):
+        waited = (_of(span, semconv.DECISION_WAIT_MS) or 0) / 1000
+        parts.append(f"by {_of(span, semconv.DECISION_BY)}, waited {waited:.1f} s")
+    return "  ".join(parts)
 
 
 def _count(tokens: int | None) -> str:

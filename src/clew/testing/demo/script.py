@@ -34,14 +34,25 @@ DESK_REPLIES: Final = (
         delay=0.31,
     ),
     Reply(
+        text="A small voucher is due for the delay.",
+        tool_calls=(
+            ScriptedToolCall(name="send_voucher", arguments={"order": "20417", "euros": 5}),
+        ),
+        usage=Usage(
+            input_tokens=1466, cache_read_tokens=1280, output_tokens=102, reasoning_tokens=64
+        ),
+        model="gpt-5-mini-2025-08-07",
+        delay=0.22,
+    ),
+    Reply(
         text=(
             "Your parcel took a wrong van on Tuesday and waits in the Leeds depot. It comes "
             "tomorrow before noon, in time for the birthday on Friday. While it is on its way I "
             "cannot refund it; should it not arrive tomorrow, reply to this message and a "
-            "colleague returns the full price."
+            "colleague returns the full price. A voucher for the delay is in your mailbox."
         ),
         usage=Usage(
-            input_tokens=1530, cache_read_tokens=1280, output_tokens=63, reasoning_tokens=0
+            input_tokens=1592, cache_read_tokens=1408, output_tokens=71, reasoning_tokens=0
         ),
         model="gpt-5-mini-2025-08-07",
         delay=0.16,
