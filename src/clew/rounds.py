@@ -79,11 +79,23 @@ class RoundRecord(Struct, frozen=True, kw_only=True):
 class Hops:
     """The providers tried in turn for one logical call; their rounds share a number."""
 
-    __slots__ = ("classify", "index", "number", "started", "with_usage")
+    __slots__ = ("born", "classify", "index", "number", "started", "watch", "with_usage")
 
-    def __init__(self, classify: Callable[[Ending], str | None], index: int | None = None) -> None:
+    def __init__(
+        self,
+        classify: Callable[[Ending], str | None],
+        index: int | None = None,
+        *,
+        born: Mapping[str, Any] | None = None,
+        watch: Callable[[bytes], None] | None = None,
+    ) -> None:
         self.classify = classify
         """Tells the failure class of a failed round, one of `semconv.FAILURE_CLASSES`."""
+        self.born = born
+        """Attributes that each of these rounds has from birth; they have obeyed their rules."""
+        self.watch = watch
+        """Called with the body of each request just before it is sent, after the gates; once for
+        all attempts at one provider. It does not raise."""
         self.index = index
         """Place of the provider in the chain, 0 for the first choice; None without a chain."""
         self.number: int | None = None
@@ -181,6 +193,8 @@ class Round(Node):
                 hops.started, hops.number = True, self.number
                 if hops.index is not None:
                     attributes[semconv.PROVIDER_HOP] = hops.index
+                if hops.born is not None:
+                    attributes.update(hops.born)
             around = context.span_in(here)
             if runtime.folds.open:
                 runtime.folds.fold(around.get_span_context().span_id or None, model)

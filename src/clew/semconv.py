@@ -213,6 +213,28 @@ PROMPT_BLOCKS: Final = (
 )
 """Parallel arrays, one entry for each block in the order of the text: all of them or none."""
 
+# --- Window fit: what a round's request was reckoned to take, in tokens -------------------------
+CONTEXT: Final = "clew.context."
+CONTEXT_LINES: Final = (
+    "measured",
+    "context_length",
+    "reserved_output",
+    "safety_margin",
+    "budget",
+    "transcript_tokens",
+    "tool_schema_tokens",
+    "system_prompt_tokens",
+    "snippet_tokens",
+    "skill_tokens",
+    "system_prompt_in_transcript",
+    "estimated_tokens",
+    "remaining",
+    "calibration",
+    "dropped_turns",
+)
+"""Suffixes of the lines of the window fit, under `clew.context.`; estimates, but for the first
+five."""
+
 # --- Tool call ---------------------------------------------------------------------------------
 TOOL_OUTCOME: Final = "clew.tool.outcome"
 TOOL_EFFECT: Final = "clew.tool.effect"
@@ -238,6 +260,7 @@ DECISION_DECIDED_AT: Final = "clew.decision.decided_at"
 DECISION_WAIT_MS: Final = "clew.decision.wait_ms"
 DECISION_TRUST_ZONE: Final = "clew.decision.trust_zone"
 DECISION_DATA_CLASS: Final = "clew.decision.data_class"
+DECISION_RELEASED: Final = "clew.decision.released_chars"
 
 PRIVACY_DROPPED: Final = "clew.privacy.dropped"
 
@@ -271,6 +294,16 @@ def _totals() -> dict[str, Rule]:
             rules[prefix + total] = _count
         rules[prefix + "cost.usd"] = _money
         rules[prefix + "cost.status"] = Closed(*COST_STATUSES)
+    return rules
+
+
+def _context() -> dict[str, Rule]:
+    rules: dict[str, Rule] = {CONTEXT + line: _count for line in CONTEXT_LINES}
+    for line in ("measured", "system_prompt_in_transcript"):
+        rules[CONTEXT + line] = _flag
+    for line in ("budget", "remaining"):
+        rules[CONTEXT + line] = Number(-(2**53))
+    rules[CONTEXT + "calibration"] = Number(0, 1e6)
     return rules
 
 
@@ -423,7 +456,9 @@ RULES: Final[dict[str, Rule]] = {
     DECISION_WAIT_MS: Number(0, 1e12),
     DECISION_TRUST_ZONE: _name,
     DECISION_DATA_CLASS: _name,
+    DECISION_RELEASED: _count,
     PRIVACY_DROPPED: _count,
     **_totals(),
+    **_context(),
 }
 """Keys that may leave on a span, an event or a link, each with the rule for its value."""

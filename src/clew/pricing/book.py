@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from clew._guard import guarded, record_failure
+from clew._guard import guard, guarded, record_failure
 from clew.pricing import table
 from clew.pricing.cost import Price
 from clew.pricing.names import provider_id
@@ -32,6 +32,7 @@ STANDARD_TIERS: Final = frozenset(
 
 _MEMO_LIMIT = 4096
 _FORK_PATIENCE = 2.0
+_PATIENCE = 10.0
 _MAX_NAME = 512
 
 _Found = tuple[Price | None, float | None]
@@ -157,6 +158,31 @@ class Prices:
             return PENDING
         limits = [until for until in (found[1], second[1]) if until is not None]
         return second[0], min(limits, default=None)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the library has been loaded."""
+        return self._done.is_set()
+
+    def context_length(
+        self, provider: str | None, model: str, *, patience_s: float = _PATIENCE
+    ) -> int | None:
+        """Return how many tokens a model takes, input and output together; None: nobody says.
+
+        Waits until the library is loaded.
+
+        Args:
+            provider: a `gen_ai.provider.name`.
+            model: the model, or an alias.
+            patience_s: seconds to wait at the most.
+        """
+        if not self.wait(patience_s) or self._library is None or len(model) > _MAX_NAME:
+            return None
+        provider, model = self._alias(provider, model) or (provider, model)
+        served_by = None if provider is None else provider_id(provider)
+        with guard("look up a context length"):
+            return None if served_by is None else self._library.context_length(served_by, model)
+        return None
 
     def _alias(self, provider: str | None, model: str) -> tuple[str | None, str] | None:
         """Return provider and model that the operator gave for a name."""

@@ -72,16 +72,28 @@ class Library:
         self, provider: str, model: str, service_tier: str | None
     ) -> tuple[Price | None, float | None]:
         """Return the price at this moment and until when it holds (None: for good)."""
+        found = self._match(provider, model)
+        if found is None:
+            return None, None
+        served_by, owner, row = found
+        return self._compile(served_by, row, service_tier, own=owner == served_by)
+
+    def context_length(self, provider: str, model: str) -> int | None:
+        """Return how many tokens a model takes, input and output together; None: nobody says."""
+        found = self._match(provider, model)
+        return None if found is None else found[2].context_window
+
+    def _match(self, provider: str, model: str) -> tuple[str, str, types.ModelInfo] | None:
+        """Return the provider's id, the id of whose row it is, and the row."""
         served_by = self._providers.get(provider) or self._providers.get(provider.replace("_", "-"))
         if served_by is None:
-            return None, None
+            return None
         for name in candidates(served_by.id, model):
             for owner in (served_by.id, *(served_by.fallback_model_providers or ())):
                 for matcher, row in self._rows(owner):
                     if matcher.matches(name):
-                        own = owner == served_by.id
-                        return self._compile(served_by.id, row, service_tier, own=own)
-        return None, None
+                        return served_by.id, owner, row
+        return None
 
     def _rows(self, provider: str) -> list[tuple[RowMatcher, types.ModelInfo]]:
         rows = self._matchers.get(provider)

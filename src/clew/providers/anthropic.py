@@ -29,6 +29,7 @@ class AnthropicProvider(HttpProvider):
     semconv_name = "anthropic"
     key_variables = ("ANTHROPIC_API_KEY",)
     default_base_url = "https://api.anthropic.com"
+    default_max_tokens = MAX_TOKENS
     dialect = anthropic_messages
 
     def path(self, request: ChatRequest, *, stream: bool) -> str:

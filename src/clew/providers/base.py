@@ -228,6 +228,9 @@ class Provider(ABC):
     """Name of the adapter."""
     semconv_name: str
     """`gen_ai.provider.name`."""
+    default_max_tokens: int | None = None
+    """Output tokens that the adapter asks for where a request sets no maximum; None: it asks for
+    none."""
 
     @property
     def identity(self) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from clew.dialects._whole import is_json
 from clew.exchange import LogicalCall, content_type_of
+from clew.pipeline import runtime as _runtime
 from clew.providers import errors
 from clew.providers.base import ChatRequest, ChatResponse, StreamEvent
 from clew.providers.errors import ProviderError
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
     from clew.providers.http import HttpProvider
 
 MAX_DELAY_S: Final = 30.0
+
+
+def governed() -> bool:
+    """Tell whether gates look at what is sent; then they say what leaves."""
+    runtime = _runtime.get()
+    return runtime is not None and runtime.governor is not None
 
 
 class Outgoing(NamedTuple):
@@ -66,12 +73,16 @@ class Call:
         self._outgoing = provider.outgoing(request, stream=stream)
         self._attempt = 0
         self._hop = (hops.index or 0) if hops is not None else 0
+        self._watch = hops.watch if hops is not None else None
         self.error: BaseException | None = None
         self._call = LogicalCall(hops=hops or Hops(errors.of_ending))
 
     def request(self, client: Any) -> Any:
         """Return the request object of an attempt."""
         url, headers, content = self._outgoing
+        watch, self._watch = self._watch, None
+        if watch is not None and not governed():
+            watch(content)
         options: dict[str, Any] = {}
         if self._request.timeout is not None:
             options["timeout"] = self._request.timeout

@@ -129,10 +129,13 @@ class _Hop(NamedTuple):
 class _Turn:
     """One call of a chain: which provider is next, and what became of the last."""
 
-    def __init__(self, chain: FallbackProvider, request: ChatRequest) -> None:
+    def __init__(
+        self, chain: FallbackProvider, request: ChatRequest, given: Hops | None = None
+    ) -> None:
         self._circuits = chain.circuits
         self._choices = chain.choices(request)
-        self.hops = Hops(errors.of_ending, 0)
+        born, watch = (None, None) if given is None else (given.born, given.watch)
+        self.hops = Hops(errors.of_ending, 0, born=born, watch=watch)
         self._attempts: list[Attempt] = []
         self._last: ProviderError | None = None
 
@@ -256,7 +259,7 @@ class FallbackProvider(Provider):
 
     def chat(self, request: ChatRequest, *, hops: Hops | None = None) -> ChatResponse:
         """Ask one provider after the other until one answers."""
-        turn = _Turn(self, request)
+        turn = _Turn(self, request, hops)
         for hop in turn:
             try:
                 answer = hop.provider.chat(hop.request, hops=turn.hops)
@@ -269,7 +272,7 @@ class FallbackProvider(Provider):
 
     async def achat(self, request: ChatRequest, *, hops: Hops | None = None) -> ChatResponse:
         """Ask one provider after the other until one answers."""
-        turn = _Turn(self, request)
+        turn = _Turn(self, request, hops)
         for hop in turn:
             try:
                 answer = await hop.provider.achat(hop.request, hops=turn.hops)
@@ -282,14 +285,14 @@ class FallbackProvider(Provider):
 
     def stream(self, request: ChatRequest, *, hops: Hops | None = None) -> ChatStream:
         """Return the stream of the first provider that begins one; later failures are raised."""
-        return ChatStream(lambda: self._open(request))
+        return ChatStream(lambda: self._open(request, hops))
 
     def astream(self, request: ChatRequest, *, hops: Hops | None = None) -> AsyncChatStream:
         """Return the stream of the first provider that begins one; later failures are raised."""
-        return AsyncChatStream(lambda: self._aopen(request))
+        return AsyncChatStream(lambda: self._aopen(request, hops))
 
-    def _open(self, request: ChatRequest) -> Opened:
-        turn = _Turn(self, request)
+    def _open(self, request: ChatRequest, hops: Hops | None) -> Opened:
+        turn = _Turn(self, request, hops)
         for hop in turn:
             try:
                 opened = hop.provider.stream(hop.request, hops=turn.hops).opened()
@@ -299,8 +302,8 @@ class FallbackProvider(Provider):
                 return opened._replace(settle=_settling(turn, hop))
         raise turn.exhausted()
 
-    async def _aopen(self, request: ChatRequest) -> AsyncOpened:
-        turn = _Turn(self, request)
+    async def _aopen(self, request: ChatRequest, hops: Hops | None) -> AsyncOpened:
+        turn = _Turn(self, request, hops)
         for hop in turn:
             try:
                 opened = await hop.provider.astream(hop.request, hops=turn.hops).opened()
