@@ -14,8 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from clew._guard import warn_once
-from clew.prompts.blocks import Block, tiles
+from clew.prompts.blocks import Block
 from clew.prompts.repository import Repository
+from clew.prompts.sections import Kind
+from clew.prompts.segments import BETWEEN, Prompt, Section
 from clew.prompts.skills import Skill, SkillBlock, build_block, skill_named
 from clew.prompts.snippets import PromptWarning, Snippet, parse_tags, unmatched
 
@@ -24,7 +26,8 @@ PROMPT_ID: Final = "prompt"
 OVERRIDE_ID: Final = "prompt_override"
 """Id of the block that a call gave instead of it."""
 
-_BLANK_LINE: Final = "\n\n"
+_CONFIGURED: Final = Kind(layer="contract", stability="epoch", source="config")
+_GIVEN: Final = Kind(layer="contract", stability="volatile", source="config")
 
 
 class Selecting(Protocol):
@@ -60,28 +63,19 @@ class SelectingSkills(Protocol):
         ...
 
 
-class Section(Struct, frozen=True, kw_only=True):
-    """One part of an effective prompt. The texts of all sections, joined, are the prompt."""
-
-    id: str
-    layer: str
-    stability: str
-    source: str
-    text: str
-    """With the blank line in front of it, where it has one."""
-
-
 class EffectivePrompt(Struct, frozen=True, kw_only=True):
     """A system prompt with its snippets, and what is known of its parts."""
 
-    text: str
-    sections: tuple[Section, ...] = ()
-    """Empty where the prompt is."""
-    blocks: tuple[Block, ...] = ()
-    """Tile the UTF-8 of `text`; empty where it has none (a lone surrogate) or is empty."""
+    text: Prompt
+    """The prompt; its blocks are the own prompt and each snippet with the blank line before it."""
     snippets: tuple[Snippet, ...] = ()
     """The snippets in it, in order."""
     warnings: tuple[PromptWarning, ...] = ()
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The block map of the text; empty where it has none."""
+        return self.text.blocks
 
     @property
     def data_classes(self) -> tuple[tuple[str, str], ...]:
@@ -112,7 +106,7 @@ def compose(
         if isinstance(labelled, Mapping)
         else labelled
     )
-    return _BLANK_LINE.join(
+    return BETWEEN.join(
         f"{' '.join(label.split())}:\n{text}"
         for label, snippet in pairs
         if snippet is not None and (text := snippet.text.strip())
@@ -151,8 +145,8 @@ def effective_system_prompt(
     """Return the system prompt that a call with this configuration has.
 
     The configuration's own prompt, or what the call gives instead of it, comes first and is not
-    changed; the snippets that the tags choose stand behind it, after one blank line. Without any
-    the text is the very object that was given. Warnings are logged, too, once for each tag.
+    changed; the snippets that the tags choose stand behind it, each after one blank line. Where
+    the own prompt is a `Prompt` its blocks stay. Warnings are logged, too, once for each tag.
 
     Args:
         configuration: says the prompt and the tags.
@@ -165,30 +159,30 @@ def effective_system_prompt(
     own = configuration.prompt if override is None else override
     snippets: list[Snippet] = []
     warnings: list[PromptWarning] = []
+    kind = _CONFIGURED
     if repository is not None:
+        kind = replace(_CONFIGURED, source=repository.block_source)
         snippets, warnings = select_snippets(configuration.snippet_tags, repository)
     for warning in warnings:
         warn_once(f"prompt {warning.code} {warning.subject}", "%s", warning.message)
-    sections = _own(own, PROMPT_ID if override is None else OVERRIDE_ID)
-    for snippet in snippets:
-        text = compose([(snippet.label, snippet)])
-        sections.append(
-            Section(
-                id=snippet_id(snippet),
-                layer="contract",
-                stability="epoch",
-                source=repository.block_source if repository is not None else "config",
-                text=f"{_BLANK_LINE}{text}" if sections else text,
-            )
-        )
-    whole = "".join(section.text for section in sections) if snippets else own
+    added = [
+        (snippet_id(each), Section(text=compose([(each.label, each)]), kind=kind))
+        for each in snippets
+    ]
     return EffectivePrompt(
-        text=whole,
-        sections=tuple(sections),
-        blocks=_tiled(sections, whole),
+        text=_put_together(own, PROMPT_ID if override is None else OVERRIDE_ID, added),
         snippets=tuple(snippets),
         warnings=tuple(warnings),
     )
+
+
+def _put_together(own: str, own_id: str, added: list[tuple[str, Section]]) -> Prompt:
+    if isinstance(own, Prompt):
+        for name, section in added:
+            own = own.append_section(name, section)
+        return own
+    kind = _CONFIGURED if own_id == PROMPT_ID else _GIVEN
+    return Prompt.of([(own_id, Section(text=own, kind=kind)), *added])
 
 
 def select_skills(
@@ -244,33 +238,3 @@ def find_skills(
             )
         )
     return skills, warnings
-
-
-def _own(text: str, block_id: str) -> list[Section]:
-    if not text:
-        return []
-    stability = "epoch" if block_id == PROMPT_ID else "volatile"
-    return [Section(id=block_id, layer="contract", stability=stability, source="config", text=text)]
-
-
-def _tiled(sections: Sequence[Section], text: str) -> tuple[Block, ...]:
-    blocks: list[Block] = []
-    end = 0
-    try:
-        size = len(text.encode())
-        for section in sections:
-            start, end = end, end + len(section.text.encode())
-            blocks.append(
-                Block(
-                    id=section.id,
-                    layer=section.layer,
-                    stability=section.stability,
-                    source=section.source,
-                    start=start,
-                    end=end,
-                    chars=len(section.text),
-                )
-            )
-    except UnicodeEncodeError:
-        return ()
-    return tuple(blocks) if tiles(blocks, size) else ()
