@@ -114,7 +114,7 @@ def _value(key: str, value: Any) -> str:
     if key not in _LISTS:
         return _scalar(_ENTRIES[key], value)
     if isinstance(value, str):
-        value = _list(value)
+        value = as_list(value)
     if isinstance(value, Sequence) and not isinstance(value, str):
         rule = _ENTRIES[key]
         entries = [_scalar(rule, entry) for entry in cast("Sequence[Any]", value)]
@@ -154,7 +154,8 @@ def _number(value: Any) -> str:
     return str(int(value))
 
 
-def _list(text: str) -> Any:
+def as_list(text: str) -> Any:
+    """Return the list that a backend has written as JSON text, or the text."""
     try:
         return msgspec.json.decode(text)
     except msgspec.MsgspecError:

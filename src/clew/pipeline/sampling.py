@@ -57,6 +57,11 @@ class RunRatioSampler(Sampler):
         return f"RunRatioSampler{{{self.ratio}}}"
 
 
+def kept_at(trace_id: int, ratio: float) -> bool:
+    """Tell whether a run is among the share that is kept."""
+    return randomness(trace_id) >= round((1 - ratio) * (1 << _BITS))
+
+
 def randomness(trace_id: int) -> int:
     """Return 56 random bits of a trace id."""
     if (trace_id >> 76) & 0xF in _RANDOM_VERSIONS or not trace_id:

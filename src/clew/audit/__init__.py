@@ -1,0 +1,1 @@
+"""The auditor's room: is the record complete, is it unaltered, and what does it say."""

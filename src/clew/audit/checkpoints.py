@@ -1,0 +1,135 @@
+"""Checkpoints: the digests of sealed segments, hour by hour, each line chained to the one before.
+
+Kept elsewhere (printed, mailed, put into another system), such a file proves later that no sealed
+segment was taken out or rewritten since, also by somebody who has the keys. One JSON object a line:
+
+    {"version": 1, "hour": "2026-11-30T09Z", "segments": [["<segment id>", "<digest>"], ...],
+     "previous": "<digest of the line before>", "digest": "<digest of this line>"}
+
+The digest is the SHA-256 of the line's other members, as JSON without spaces and sorted by key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from clew.errors import ClewError
+
+_HOUR_NS: Final = 3_600_000_000_000
+_FORM: Final = "%Y-%m-%dT%HZ"
+_START: Final = "0" * 64
+_encoder: Final = msgspec.json.Encoder(order="sorted")
+
+
+class Checkpoint(Struct, frozen=True, kw_only=True):
+    """One hour."""
+
+    version: int = 1
+    hour: str
+    segments: tuple[tuple[str, str], ...]
+    previous: str
+    digest: str = ""
+
+    def computed(self) -> str:
+        """Return the digest that the line should have."""
+        body = {
+            "version": self.version,
+            "hour": self.hour,
+            "segments": self.segments,
+            "previous": self.previous,
+        }
+        return hashlib.sha256(_encoder.encode(body)).hexdigest()
+
+    def start_ns(self) -> int:
+        """Return when the hour begins (ns since 1970)."""
+        moment = datetime.strptime(self.hour, _FORM).replace(tzinfo=UTC)
+        return int(moment.timestamp()) * 1_000_000_000
+
+
+class BrokenCheckpointError(ClewError):
+    """A checkpoint file is not whole: a line was changed, taken out or put in."""
+
+
+def read(path: Path) -> tuple[Checkpoint, ...]:
+    """Read a checkpoint file and prove its own chain.
+
+    Raises:
+        BrokenCheckpointError: the chain is broken, with the line where.
+        ClewError: the file cannot be read.
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise ClewError(f"{path} cannot be read: {error.strerror}") from None
+    found: list[Checkpoint] = []
+    previous = _START
+    for number, line in enumerate(lines, 1):
+        try:
+            checkpoint = msgspec.json.decode(line, type=Checkpoint)
+        except msgspec.MsgspecError as error:
+            raise BrokenCheckpointError(f"{path}, line {number}: {error}") from None
+        if checkpoint.previous != previous or checkpoint.computed() != checkpoint.digest:
+            raise BrokenCheckpointError(
+                f"{path}, line {number} ({checkpoint.hour}): the chain is broken here"
+            )
+        previous = checkpoint.digest
+        found.append(checkpoint)
+    return tuple(found)
+
+
+def anchored(path: Path) -> dict[str, str]:
+    """Return the digest of each segment in a checkpoint file.
+
+    Raises:
+        ClewError: as `read`.
+    """
+    return {segment: digest for each in read(path) for segment, digest in each.segments}
+
+
+def append(
+    path: Path, seals: Sequence[tuple[int, str, str]], *, until_ns: int
+) -> tuple[Checkpoint, ...]:
+    """Add the hours that are over and not in the file yet; return them.
+
+    Args:
+        path: the file; it is made if it is not there (mode 0600).
+        seals: time (ns since 1970), segment id and digest of sealed segments, in any order.
+        until_ns: hours that end later are left for the next time.
+
+    Raises:
+        ClewError: as `read`.
+    """
+    known = read(path) if path.exists() else ()
+    seen = {segment for each in known for segment, _ in each.segments}
+    last = known[-1].start_ns() if known else -1
+    hours: dict[int, list[tuple[str, str]]] = {}
+    for when, segment, digest in sorted(seals):
+        # What is sealed late belongs to an hour that is closed: it comes into the next one.
+        start = max(when - when % _HOUR_NS, last + _HOUR_NS if known else 0)
+        if segment not in seen and start + _HOUR_NS <= until_ns:
+            hours.setdefault(start, []).append((segment, digest))
+    previous = known[-1].digest if known else _START
+    added: list[Checkpoint] = []
+    for start, segments in sorted(hours.items()):
+        hour = datetime.fromtimestamp(start // 1_000_000_000, UTC).strftime(_FORM)
+        bare = Checkpoint(hour=hour, segments=tuple(segments), previous=previous)
+        line = Checkpoint(
+            hour=hour, segments=tuple(segments), previous=previous, digest=bare.computed()
+        )
+        previous = line.digest
+        added.append(line)
+    if added:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(handle, "ab") as file:
+            file.write(b"".join(_encoder.encode(each) + b"\n" for each in added))
+            file.flush()
+            os.fsync(file.fileno())
+    return tuple(added)
