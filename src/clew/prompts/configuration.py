@@ -6,16 +6,30 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Self, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from clew.errors import ConfigurationError
 from clew.prompts.documents import parse, read_text
+from clew.prompts.segments import Prompt
 from clew.prompts.skills import DEFAULT_BYTES, TrustLevel
 from clew.prompts.snippets import parse_tags
 
 
 def _tags(value: Any) -> Any:
     return parse_tags(value) if isinstance(value, str | list | tuple) else value  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _prompt(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    # Checked as text, a prompt would become one without its blocks.
+    return value if isinstance(value, Prompt) else check(value)
 
 
 class Limits(BaseModel):
@@ -37,8 +51,8 @@ class Configuration(BaseModel):
     identifier: str = "default"
     provider: str
     model: str
-    prompt: str = ""
-    """The system prompt of its own; snippets stand behind it."""
+    prompt: Annotated[str, WrapValidator(_prompt)] = ""
+    """The system prompt of its own, a text or a `Prompt`; snippets stand behind it."""
     snippet_tags: Annotated[tuple[str, ...], BeforeValidator(_tags)] = ()
     """Tags whose snippets belong to the prompt: comma-separated, or a list."""
     skills: tuple[str, ...] = ()
