@@ -11,6 +11,7 @@ import pytest
 
 import clew
 from clew import _guard
+from clew.prompts import registry
 from clew.settings import VARIABLES, Settings
 from clew.testing import CaptureExporter
 
@@ -31,6 +32,7 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Itera
         monkeypatch.delenv(variable.name, raising=False)
     monkeypatch.setenv("CLEW_DATA_DIR", str(tmp_path / "data"))
     _guard.forget()
+    registry.forget()
     yield
     clew.uninstrument()
     clew.shutdown()
