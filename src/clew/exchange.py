@@ -23,7 +23,6 @@ from clew.dialects import recognise
 from clew.facts import ROUND_OPERATIONS, RequestFacts
 from clew.levels import NONE
 from clew.pipeline.runtime import Runtime
-from clew.prompts import recognition
 from clew.prompts.registry import known
 from clew.rounds import Ending, Hops, Round
 from clew.rules import OTHER
@@ -326,6 +325,8 @@ def _with_prompt(
         return born
     if runtime.capturing and runtime.level_in(current()) == NONE:
         return born
+    from clew.prompts import recognition  # not loaded where no prompt is registered
+
     dialect = round_.route.dialect.name
     return {**born, **recognition.attributes_of(dialect, body, runtime.digests)}
 

@@ -11,11 +11,13 @@ import hmac
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from clew import semconv
 from clew.digests import Digests
-from clew.prompts.blocks import Block
+
+if TYPE_CHECKING:
+    from clew.prompts.blocks import Block
 
 MOST_PROMPTS: Final = 4096
 """Prompts that are known; of more, those not made or seen for longest are forgotten."""
