@@ -47,6 +47,7 @@ def test_the_environment_fills_each_setting() -> None:
         "CLEW_CAPTURE_MAX": ("full", "full"),
         "CLEW_CONTENT_TO": ("spans", frozenset({"spans"})),
         "CLEW_CONTENT_LIMIT": ("100", 100),
+        "CLEW_REDACTION": ("detect_secrets", ("detect_secrets",)),
         "CLEW_ALLOW_LIST": ("/etc/clew/list.yaml", Path("/etc/clew/list.yaml")),
         "CLEW_DATA_DIR": ("/var/clew", Path("/var/clew")),
         "CLEW_STREAM_IDLE_SECONDS": ("1.5", 1.5),

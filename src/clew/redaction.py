@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
+
+from clew.detectors import finder
 
 MASK: Final = "***"
 FAILED: Final = "[redacted: a rule failed]"
@@ -180,13 +182,41 @@ def names_a_secret(key: str) -> bool:
     )
 
 
-class Redactor:
-    """Masks content by the detectors of this module, and by others on top.
+_also: tuple[Detector, ...] = ()
+
+
+def ask_also(further: Sequence[str | Detector]) -> None:
+    """Say which detectors every redactor of this process asks on top of those of this module.
 
     Args:
-        extra: further detectors, such as one that a maintained library provides.
+        further: names of `clew.detectors`, or functions of one's own; they replace earlier ones.
+
+    Raises:
+        ConfigurationError: there is no detector of a name.
+        MissingExtraError: one is not installed.
+    """
+    global _also  # noqa: PLW0603 - as the settings are: those of the process
+    _also = tuple(_masking(finder(one)) if isinstance(one, str) else one for one in further)
+
+
+def _masking(find: Callable[[str], Iterable[str]]) -> Detector:
+    def detect(text: str) -> str:
+        # The longest first: one may be a part of another.
+        for secret in sorted(set(find(text)), key=len, reverse=True):
+            if secret:
+                text = text.replace(secret, MASK)
+        return text
+
+    return detect
+
+
+class Redactor:
+    """Masks content by the detectors of this module, by those of the settings, and by others.
+
+    Args:
+        extra: further detectors.
         text_limit: characters of one text that are kept.
-        detectors: the detectors; by default those of this module.
+        detectors: the detectors; by default those of this module and of `ask_also`.
     """
 
     def __init__(
@@ -196,7 +226,7 @@ class Redactor:
         text_limit: int = TEXT_LIMIT,
         detectors: Sequence[Detector] | None = None,
     ) -> None:
-        own = [rule for _, rule in DETECTORS] if detectors is None else list(detectors)
+        own = (*(rule for _, rule in DETECTORS), *_also) if detectors is None else detectors
         self._detectors = (*own, *extra)
         self._limit = text_limit
 

@@ -51,6 +51,7 @@ VARIABLES: Final = (
     Variable("CLEW_CAPTURE_MAX", "capture_max", "level to which a run may raise its own"),
     Variable("CLEW_CONTENT_TO", "content_to", "`spans`: captured content goes onto spans"),
     Variable("CLEW_CONTENT_LIMIT", "content_limit", "characters of content in one attribute"),
+    Variable("CLEW_REDACTION", "redaction_detectors", "further detectors: `detect_secrets`"),
     Variable("CLEW_ALLOW_LIST", "allow_list_file", "a file that adds keys to the allow-list"),
     Variable("CLEW_DATA_DIR", "data_dir", "folder of the local store"),
     Variable("CLEW_STREAM_IDLE_SECONDS", "stream_idle_s", "an idle stream is `held` after this"),
@@ -64,6 +65,7 @@ VARIABLES: Final = (
 _SECRETS = frozenset({"digest_key", "integrity_key"})
 _LISTS = frozenset({"propagate_to", "content_to"})
 _LEVELS = frozenset({"capture", "capture_max"})
+_SEQUENCES = frozenset({"redaction_detectors"})
 _NAMES = frozenset({"metric_tenants", "metric_reasons"})
 _PAIRS = frozenset({"provider_hosts", "trust_zones", "model_aliases"})
 
@@ -114,6 +116,9 @@ class Settings(BaseModel):
     """Where captured content goes; without a place none is captured."""
     content_limit: int = Field(default=32_768, ge=100)
     """Characters of captured content in one attribute; longer content is shortened inside."""
+    redaction_detectors: tuple[Any, ...] = ()
+    """Detectors of secrets asked on top of Clew's own: the name `detect_secrets`, or (in code)
+    functions that return a text with what they find masked."""
     gates: tuple[Any, ...] = ()
     """Gates that every model call and tool call passes (code only; see `clew.gates`)."""
     record_allow: bool = True
@@ -171,6 +176,8 @@ def _parse(variable: Variable, text: str) -> Any:
         return "metadata"
     if variable.field in _LEVELS:
         return text.lower()
+    if variable.field in _SEQUENCES:
+        return tuple(part.strip().lower() for part in text.split(",") if part.strip())
     if variable.field in _NAMES:
         return frozenset(part.strip() for part in text.split(",") if part.strip())
     if variable.field in _PAIRS:

@@ -95,6 +95,10 @@ def _start(
     span_exporters: Sequence[SpanExporter] | None,
     tracer_provider: trace.TracerProvider | None,
 ) -> None:
+    if settings.redaction_detectors:
+        from clew import redaction  # not loaded where nothing is masked
+
+        redaction.ask_also(settings.redaction_detectors)
     digests = runtime.digests_of(settings)
     allow_list = allow_list_in_force(settings, digests)
     provider, own = _provider(settings, tracer_provider)
@@ -285,5 +289,9 @@ def shutdown(timeout: float | None = None) -> None:
             if processor.runtime is stopping:
                 processor.runtime = None
         runtime.set_current(None)
+        if stopping.settings.redaction_detectors:
+            from clew import redaction
+
+            redaction.ask_also(())
         _signature = None
         atexit.unregister(shutdown)
