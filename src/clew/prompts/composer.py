@@ -70,6 +70,8 @@ class EffectivePrompt(Struct, frozen=True, kw_only=True):
     """The prompt; its blocks are the own prompt and each snippet with the blank line before it."""
     snippets: tuple[Snippet, ...] = ()
     """The snippets in it, in order."""
+    snippet_bytes: int = 0
+    """UTF-8 bytes of the text that the snippets take, the blank lines before them included."""
     warnings: tuple[PromptWarning, ...] = ()
 
     @property
@@ -169,9 +171,11 @@ def effective_system_prompt(
         (snippet_id(each), Section(text=compose([(each.label, each)]), kind=kind))
         for each in snippets
     ]
+    text = _put_together(own, PROMPT_ID if override is None else OVERRIDE_ID, added)
     return EffectivePrompt(
-        text=_put_together(own, PROMPT_ID if override is None else OVERRIDE_ID, added),
+        text=text,
         snippets=tuple(snippets),
+        snippet_bytes=len(text[len(own) :].encode("utf-8", "surrogatepass")),
         warnings=tuple(warnings),
     )
 
