@@ -37,6 +37,7 @@ class Decision(context.Block, Node):
         "policy",
         "policy_version",
         "reason",
+        "released",
         "subject",
         "trust_zone",
     )
@@ -57,6 +58,8 @@ class Decision(context.Block, Node):
         self.id = ""
         self.actor: str | None = None
         """Id of the person who decided; leaves as a keyed digest."""
+        self.released: int | None = None
+        """Of a stream: how many characters of text had been released to the caller."""
         self._asked_ns: int | None = None
         self._entered = False
         self._settled_ns = 0
@@ -137,6 +140,7 @@ class Decision(context.Block, Node):
             (semconv.DECISION_BY, self.by),
             (semconv.DECISION_TRUST_ZONE, self.trust_zone),
             (semconv.DECISION_DATA_CLASS, self.data_class),
+            (semconv.DECISION_RELEASED, self.released),
         ):
             if value is not None:
                 put(kept, key, value)

@@ -33,7 +33,10 @@ from clew.typing import (
     Verdict,
 )
 
-_STOPS = frozenset({"deny", "require_approval", "retry"})
+STOPS = frozenset({"deny", "require_approval", "retry"})
+"""Outcomes after which what was proposed does not happen."""
+STRICTNESS = ("allow", "redact", "retry", "require_approval", "deny")
+"""Outcomes, the strictest last."""
 TOOL_KINDS = ("tool_call",)
 _PENDING_KEPT = 10_000
 _code = Identifier(64)
@@ -112,7 +115,7 @@ class Governor:
             self.release(result)
             raise
         if only is None or _stopped_by(result, only):
-            self._conclude(result)
+            self.conclude(result)
         return result
 
     async def aask(
@@ -139,7 +142,7 @@ class Governor:
             self.release(result)
             raise
         if only is None or _stopped_by(result, only):
-            self._conclude(result)
+            self.conclude(result)
         return result
 
     def _walk(
@@ -155,11 +158,10 @@ class Governor:
                 continue
             enforced = gate.mode == "enforce" and verdict.enforced
             if verdict.outcome == "redact" and (not redact or verdict.replacement is None):
-                reason = "redact_not_possible" if verdict.replacement is not None else "no_text"
-                verdict = msgspec.structs.replace(verdict, outcome="deny", reason=reason)
+                verdict = refused_redaction(verdict)
             step = Step(gate, verdict, started, enforced)
             result.steps.append(step)
-            if enforced and verdict.outcome in _STOPS:
+            if enforced and verdict.outcome in STOPS:
                 result.stopped = step
                 return
             result.asked.append(gate)
@@ -168,19 +170,28 @@ class Governor:
                 result.replacement = replacement
                 proposal = msgspec.structs.replace(proposal, content=_given(replacement))
 
-    def _conclude(self, result: Result) -> None:
-        """Record the decisions, and make the error of what was stopped."""
+    def conclude(self, result: Result, *, released: int | None = None) -> None:
+        """Record the decisions, and make the error of what was stopped.
+
+        Args:
+            result: what the gates have said.
+            released: of a stream, how many characters had been released to the caller.
+        """
         stopped = result.stopped
         for step in result.steps:
             if step.verdict.outcome == "allow" and not self.record_allow:
                 continue
-            decision_id = self._record(result.proposal, step, executed=stopped is None)
+            decision_id = self._record(
+                result.proposal, step, executed=stopped is None, released=released
+            )
             if step is stopped:
                 result.error = _error(step, decision_id, result.proposal)
         if stopped is not None:
             self.release(result)
 
-    def _record(self, proposal: Proposal, step: Step, *, executed: bool) -> str:
+    def _record(
+        self, proposal: Proposal, step: Step, *, executed: bool, released: int | None = None
+    ) -> str:
         verdict = step.verdict
         decision = Decision(
             step.gate.name,
@@ -199,6 +210,7 @@ class Governor:
             },
         )
         decision.actor = verdict.actor
+        decision.released = released
         with guard("record a decision"):
             decision.record(
                 step.started_ns, proposed_ns=verdict.proposed_ns, decided_ns=verdict.decided_ns
@@ -298,7 +310,30 @@ def _check(gate: Gate, proposal: Proposal) -> Verdict | None:
     try:
         return _understood(gate.check(proposal))
     except Exception:
-        return _crashed(gate)
+        return crashed(gate)
+
+
+def check_text(gate: Any, proposal: Proposal, text: str | None) -> Verdict | None:
+    """Ask a gate about a part of a stream; without a text, about the whole of it."""
+    if text is None:
+        return _check(gate, proposal)
+    try:
+        return _understood(gate.check_text(proposal, text))
+    except Exception:
+        return crashed(gate)
+
+
+async def acheck_text(gate: Any, proposal: Proposal, text: str | None) -> Verdict | None:
+    """Do what `check_text` does, in asynchronous code."""
+    if text is None:
+        return await _acheck(gate, proposal)
+    check = getattr(gate, "acheck_text", None)
+    if check is None:
+        return check_text(gate, proposal, text)
+    try:
+        return _understood(await check(proposal, text))
+    except Exception:
+        return crashed(gate)
 
 
 async def _acheck(gate: Gate, proposal: Proposal) -> Verdict | None:
@@ -308,7 +343,7 @@ async def _acheck(gate: Gate, proposal: Proposal) -> Verdict | None:
     try:
         return _understood(await check(proposal))
     except Exception:
-        return _crashed(gate)
+        return crashed(gate)
 
 
 def _understood(said: Any) -> Verdict | None:
@@ -318,7 +353,14 @@ def _understood(said: Any) -> Verdict | None:
     raise TypeError("a gate has returned something that is no verdict")
 
 
-def _crashed(gate: Gate) -> Verdict:
+def refused_redaction(verdict: Verdict) -> Verdict:
+    """Return the denial that a redaction becomes where it cannot be made, or says no text."""
+    reason = "redact_not_possible" if verdict.replacement is not None else "no_text"
+    return msgspec.structs.replace(verdict, outcome="deny", reason=reason)
+
+
+def crashed(gate: Gate) -> Verdict:
+    """Return what a gate that has crashed stands for."""
     record_failure(f"ask the gate {type(gate).__name__}")
     return Verdict(outcome="deny" if gate.mandatory else "allow", reason="gate_error")
 

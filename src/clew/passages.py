@@ -8,14 +8,21 @@ no SDK catches, retries or wraps, and is `PolicyDenied` again at the SDK's logic
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import msgspec
 
 from clew.errors import ApprovalRequired, ClewError
 from clew.exchange import Exchange, LogicalCall, Target, current_call
 from clew.facts import CALL_OPERATIONS, ROUND_OPERATIONS, RequestFacts
-from clew.governing import TOOL_KINDS, Governor, Result, governor_of
+from clew.governing import (
+    TOOL_KINDS,
+    Governor,
+    Result,
+    acheck_text,
+    check_text,
+    governor_of,
+)
 from clew.pipeline import runtime as _runtime
 from clew.pipeline.runtime import Runtime
 from clew.proposals import NUMBERS, here, of_request
@@ -26,6 +33,9 @@ from clew.typing import (
     PendingCall,
     Proposal,
 )
+
+if TYPE_CHECKING:
+    from clew.windows import Walk, Window
 
 _MODEL_KINDS = ("model_call", "model_input")
 _OUTPUT_KINDS = ("model_output",)
@@ -128,6 +138,9 @@ def _passed(result: Result, facts: RequestFacts, body: bytes | None, run: Run | 
     call = current_call()
     if call is not None:
         call.passage = passage
+        hops, sent = call.hops, result.replacement or body
+        if hops is not None and hops.watch is not None and sent is not None:
+            hops.watch(sent)
     return passage
 
 
@@ -154,19 +167,83 @@ def holds(runtime: Runtime, passage: Passage) -> bool:
     return any(gate.mode == "enforce" for gate in gates)
 
 
+def window_of(
+    runtime: Runtime, passage: Passage, begun: Exchange, content_type: str
+) -> Window | None:
+    """Return what looks at an answer as it comes.
+
+    None where no gate wants to. None, too, where one that is enforced has to see the answer as a
+    whole, or where the events of the wire format are not known: it is then to be held back whole.
+    """
+    governor = governor_of(runtime)
+    gates = governor.gates_for(passage.run, _OUTPUT_KINDS)
+    if not gates:
+        return None
+    from clew import windows
+    from clew.content.frames import framing
+
+    dialect = begun.route.dialect.name
+    known = windows.knows(dialect) and begun.streams(content_type)
+    sse = framing(content_type) if known else None
+    enforced = [gate for gate in gates if gate.mode == "enforce"]
+    if enforced and (sse is None or not all(map(windows.width_of, enforced))):
+        return None
+    return windows.Window(governor, _of_answer(passage), gates, dialect, sse=sse)
+
+
+def look(window: Window, walk: Walk) -> bytes:
+    """Ask the gates what a window wants to know; return the bytes that may go on.
+
+    Raises:
+        PolicyDenied: a gate denies the stream; nothing more of it goes on.
+        ApprovalRequired: a gate wants an approval first.
+    """
+    out = b""
+    try:
+        question = next(walk)
+        while True:
+            question = walk.send(check_text(*question))
+    except StopIteration as stop:
+        out = stop.value
+    except Exception:
+        out = window.broken()
+    if window.error is not None:
+        _raise(window.error)
+    return out
+
+
+async def alook(window: Window, walk: Walk) -> bytes:
+    """Do what `look` does, in asynchronous code."""
+    out = b""
+    try:
+        question = next(walk)
+        while True:
+            question = walk.send(await acheck_text(*question))
+    except StopIteration as stop:
+        out = stop.value
+    except Exception:
+        out = window.broken()
+    if window.error is not None:
+        _raise(window.error)
+    return out
+
+
+def _of_answer(passage: Passage, body: bytes | None = None) -> Proposal:
+    return msgspec.structs.replace(
+        passage.result.proposal,
+        kind="model_output",
+        number=next(NUMBERS),
+        content=lambda: body,
+    )
+
+
 def _output(
     runtime: Runtime, passage: Passage, body: bytes | None
 ) -> tuple[Proposal, list[Gate]] | None:
     gates = governor_of(runtime).gates_for(passage.run, _OUTPUT_KINDS)
     if not gates or (body is None and not holds(runtime, passage)):
         return None
-    proposal = msgspec.structs.replace(
-        passage.result.proposal,
-        kind="model_output",
-        number=next(NUMBERS),
-        content=lambda: body,
-    )
-    return proposal, gates
+    return _of_answer(passage, body), gates
 
 
 def _answered(result: Result, *, retried: bool) -> Answer:

@@ -62,7 +62,7 @@ class StreamTap:
         self._exchange = exchange
         self._status = status
         self._headers = headers
-        self._decode = None if plain else _decoder(headers.get("content-encoding"))
+        self._decode = None if plain else decoder(headers.get("content-encoding"))
         self.reader: StreamReader | None = None
         self._body: list[bytes] | None = None
         if status < 400 and exchange.streams(content_type):
@@ -291,7 +291,7 @@ async def afollow(body: AsyncIterable[bytes], tap: StreamTap) -> AsyncIterator[b
         tap.exhausted()
 
 
-def _decoder(encoding: str | None) -> Callable[[bytes], bytes] | None:
+def decoder(encoding: str | None) -> Callable[[bytes], bytes] | None:
     """Return what undoes a content encoding piece by piece; None where there is nothing to undo."""
     name = (encoding or "").strip().lower()
     if name in ("", "identity"):

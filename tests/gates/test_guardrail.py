@@ -144,42 +144,6 @@ async def test_the_model_is_asked_once_more(
     assert outcomes == ["retry", "allow" if second == "fine" else "retry"]
 
 
-@pytest.mark.parametrize("outcome", ["allow", "deny", "redact"])
-async def test_a_streamed_answer_is_held_back_until_it_was_looked_at(
-    govern: Govern, kit: Kit, server: ScriptedProvider, outcome: str
-) -> None:
-    """A key that is cut over several events is found; nothing of it reaches the caller."""
-    look = no_keys if outcome == "redact" else saying(outcome)
-    exported = govern(OutputGuardrail(look))
-    server.replace(Reply(text=("the ", SECRET[:5], SECRET[5:], " is here")))
-    more = {"stream_options": {"include_usage": True}} if kit.openai else {}
-    with clew.run("triage") as run:
-        if outcome == "allow":
-            assert await kit.text(stream=True, **more) == f"the {SECRET} is here"
-        else:
-            with pytest.raises(PolicyDenied) as caught:
-                await kit.ask(stream=True, **more)
-            reason = "redact_not_possible" if outcome == "redact" else "found"
-            assert caught.value.reason == reason
-        assert run.totals.output_tokens == 7
-    (span,) = exported.by_name("chat")
-    assert span.attributes["clew.stream.outcome"] == "complete"
-    assert len(decisions(exported)) == 1
-    assert MARK.encode() not in exported.otlp_bytes()
-
-
-async def test_observing_holds_no_stream_back(
-    govern: Govern, kit: Kit, server: ScriptedProvider
-) -> None:
-    """A guardrail that only observes says nothing about a stream, and what it would say of others."""
-    exported = govern(OutputGuardrail(saying("deny"), mode="observe"))
-    with clew.run("triage"):
-        assert SECRET in await kit.text(stream=True)
-        assert SECRET in await kit.text()
-    (found,) = decisions(exported)
-    assert (found["outcome"], found["enforced"], found["executed"]) == ("deny", False, True)
-
-
 async def test_guardrails_work_one_after_the_other(
     govern: Govern, server: ScriptedProvider
 ) -> None:

@@ -6,8 +6,9 @@ taken off where the request leaves (`ClientRequest.send`), below middlewares and
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import wrapt
@@ -22,6 +23,9 @@ from clew.rounds import Ending
 from clew.spans import is_cancellation
 from clew.streams import StreamTap
 
+if TYPE_CHECKING:
+    from clew.windows import Window
+
 _Proxy: Any = wrapt.ObjectProxy
 
 
@@ -29,10 +33,21 @@ class Content(_Proxy):
     """A response's `content` (a `StreamReader`), listened to."""
 
     _self_tap: StreamTap
+    _self_window: Window | None
 
     def __init__(self, wrapped: Any, tap: StreamTap) -> None:
         _Proxy.__init__(self, wrapped)
         self._self_tap = tap
+        self._self_window = None
+
+    def observe(self, window: Window) -> None:
+        """Let gates that only observe look at what is read."""
+        self._self_window = window
+
+    def left(self) -> None:
+        """Nobody reads on."""
+        if self._self_window is not None:
+            self._self_window.left()
 
     async def read(self, *args: Any, **kwargs: Any) -> bytes:
         """Read up to `n` bytes, by default all."""
@@ -60,7 +75,13 @@ class Content(_Proxy):
 
     def read_nowait(self, *args: Any, **kwargs: Any) -> bytes:
         """Read what is there, without waiting."""
-        return self._took(self.__wrapped__.read_nowait(*args, **kwargs))
+        taken = self._took(self.__wrapped__.read_nowait(*args, **kwargs))
+        window = self._self_window
+        if window is not None and not window.over:
+            passages.look(window, window.feed(taken))
+            if self._self_tap.done:
+                passages.look(window, window.end())
+        return taken
 
     def iter_chunked(self, n: int) -> Any:
         """Iterate over pieces of at most `n` bytes."""
@@ -80,6 +101,8 @@ class Content(_Proxy):
     def __del__(self) -> None:
         with guard("drop a stream"):
             self._self_tap.dropped()
+            if self._self_window is not None:
+                self._self_window.dropped()
 
     async def _reading(
         self, name: str, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -92,8 +115,16 @@ class Content(_Proxy):
             # `IncompleteReadError` hands over what there was.
             self._took(getattr(error, "partial", b""))
             self._self_tap.failed(error)
+            self.left()
             raise
-        return self._took(taken)
+        self._took(taken)
+        window = self._self_window
+        if window is not None and not window.over:
+            data: bytes = taken if isinstance(taken, bytes) else taken[0]
+            await passages.alook(window, window.feed(data))
+            if self._self_tap.done:
+                await passages.alook(window, window.end())
+        return taken
 
     def _took(self, taken: Any) -> Any:
         tap = self._self_tap
@@ -233,22 +264,50 @@ async def _request(
         context.detach(token)
     _respond(begun, instance, kwargs, response)
     if passage is not None and response.status < 400:
-        await _look_at(runtime, passage, response)
+        await _look_at(runtime, passage, begun, response)
     return response
 
 
-async def _look_at(runtime: Runtime, passage: Passage, response: Any) -> None:
-    """Ask the gates about an answer; a stream of events cannot be held back, nor asked again."""
-    body: bytes | None = None
+async def _look_at(runtime: Runtime, passage: Passage, begun: Exchange, response: Any) -> None:
+    """Ask the gates about an answer: it is held back as a whole, and is not asked for again."""
+    content_type = exchange.content_type_of(response.headers)
+    window = passages.window_of(runtime, passage, begun, content_type)
+    if window is not None and not window.holds:
+        if type(response.content) is Content:
+            response.content.observe(window)
+        return
+    if not passages.holds(runtime, passage):
+        return
     try:
-        if not passage.streams and passages.holds(runtime, passage):
-            body = await response.read()
-        answer = await passages.aafter_answer(runtime, passage, body, retried=True)
+        body: bytes = await response.content.read()
+        if window is None:
+            answer = await passages.aafter_answer(runtime, passage, body, retried=True)
+            replacement = answer.replacement
+        else:
+            passed = await passages.alook(window, window.feed(body))
+            replacement = passed + await passages.alook(window, window.end())
     except BaseException:
         response.close()
         raise
-    if answer.replacement is not None:
-        response._body = answer.replacement
+    _put_back(response, body if replacement is None else replacement)
+
+
+def _put_back(response: Any, body: bytes) -> None:
+    """Let the caller read an answer that has been read."""
+    from aiohttp.base_protocol import BaseProtocol
+    from aiohttp.streams import StreamReader
+    from multidict import CIMultiDict, CIMultiDictProxy
+
+    loop = asyncio.get_running_loop()
+    reader = StreamReader(BaseProtocol(loop), len(body) + 1, loop=loop)
+    reader.feed_data(body)
+    reader.feed_eof()
+    response.content = reader
+    if "content-length" in response.headers:
+        headers = CIMultiDict(response.headers)
+        headers["Content-Length"] = str(len(body))
+        response._headers = CIMultiDictProxy(headers)
+        response._cache.pop("headers", None)
 
 
 def _raised(begun: Exchange, error: BaseException) -> None:
@@ -276,6 +335,7 @@ def _leave(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str,
     if type(content) is Content:
         with guard("end a stream"):
             content._self_tap.closed()
+            content.left()
     return wrapped(*args, **kwargs)
 
 

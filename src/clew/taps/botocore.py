@@ -8,8 +8,9 @@ or httpx, whose taps see its requests.
 from __future__ import annotations
 
 import http.client
+import io
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import wrapt
@@ -22,6 +23,9 @@ from clew.pipeline import runtime as _runtime
 from clew.pipeline.runtime import Runtime
 from clew.streams import StreamTap
 
+if TYPE_CHECKING:
+    from clew.windows import Window
+
 _MARKS = ("/model/", "/invocations", "bedrock")
 """One of these is in every URL that leads to a model; other services' are not looked at."""
 
@@ -33,11 +37,17 @@ class RawBody(_Proxy):
 
     _self_tap: StreamTap
     _self_length: int | None
+    _self_window: Window | None
 
     def __init__(self, wrapped: Any, tap: StreamTap, length: int | None) -> None:
         _Proxy.__init__(self, wrapped)
         self._self_tap = tap
         self._self_length = length
+        self._self_window = None
+
+    def observe(self, window: Window) -> None:
+        """Let gates that only observe look at what is read."""
+        self._self_window = window
 
     def read(self, *args: Any, **kwargs: Any) -> bytes:
         """Read and return up to `amt` bytes, by default all."""
@@ -72,6 +82,7 @@ class RawBody(_Proxy):
         try:
             for chunk in self.__wrapped__.stream(*args, **kwargs):
                 tap.feed(chunk)
+                self._look(chunk)
                 yield chunk
         except GeneratorExit:
             raise  # the caller stopped reading; closing or dropping the body says which way
@@ -89,19 +100,30 @@ class RawBody(_Proxy):
 
     def close(self) -> None:
         """Close the body."""
-        with guard("end a stream"):
-            self._self_tap.closed()
+        self._left()
         self.__wrapped__.close()
 
     def release_conn(self) -> None:
         """Give the connection back."""
-        with guard("end a stream"):
-            self._self_tap.closed()
+        self._left()
         self.__wrapped__.release_conn()
 
     def __del__(self) -> None:
         with guard("drop a stream"):
             self._self_tap.dropped()
+            if self._self_window is not None:
+                self._self_window.dropped()
+
+    def _left(self) -> None:
+        with guard("end a stream"):
+            self._self_tap.closed()
+            if self._self_window is not None:
+                self._self_window.left()
+
+    def _look(self, data: bytes, *, last: bool = False) -> None:
+        window = self._self_window
+        if window is not None and not window.over:
+            passages.look(window, window.end() if last else window.feed(data))
 
     def _reading(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
@@ -115,6 +137,7 @@ class RawBody(_Proxy):
         tap = self._self_tap
         if data:
             tap.feed(data)
+            self._look(data)
         if amount is None or (not data and amount) or tap.size == self._self_length:
             self._ended()
         return data
@@ -126,6 +149,7 @@ class RawBody(_Proxy):
             self._self_tap.failed(http.client.IncompleteRead(b"", missing))
         else:
             self._self_tap.exhausted()
+            self._look(b"", last=True)
 
 
 def _target(runtime: Runtime, method: str, url: str) -> Target | None:
@@ -197,7 +221,7 @@ def _send(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str,
         context.detach(token)
     _respond(begun, request, response)
     if runtime is not None and passage is not None and response.status_code < 400:
-        _look_at(runtime, passage, request, response)
+        _look_at(runtime, passage, begun, response)
     return response
 
 
@@ -213,12 +237,60 @@ def _ask(runtime: Runtime, request: Any) -> Passage | None:
     return passages.before_send(runtime, target, known)
 
 
-def _look_at(runtime: Runtime, passage: Passage, request: Any, response: Any) -> None:
-    """Ask the gates about an answer; a stream of events cannot be held back, nor asked again."""
-    body = None if request.stream_output else response.content
-    answer = passages.after_answer(runtime, passage, body, retried=True)
-    if answer.replacement is not None:
-        response._content = answer.replacement
+def _look_at(runtime: Runtime, passage: Passage, begun: Exchange, response: Any) -> None:
+    """Ask the gates about an answer: it is held back as a whole, and is not asked for again."""
+    raw = response.raw
+    if type(raw) is not RawBody:
+        answer = passages.after_answer(runtime, passage, response.content, retried=True)
+        if answer.replacement is not None:
+            response._content = answer.replacement
+        return
+    content_type = exchange.content_type_of(response.headers)
+    window = passages.window_of(runtime, passage, begun, content_type)
+    if window is not None and not window.holds:
+        raw.observe(window)
+    elif passages.holds(runtime, passage):
+        try:
+            body, error = _read(raw)
+            answer = passages.after_answer(runtime, passage, body, retried=True)
+        finally:
+            raw.close()
+        _put_back(response, body if answer.replacement is None else answer.replacement, error)
+
+
+def _read(raw: Any) -> tuple[bytes, Exception | None]:
+    """Read a body to its end; return what has come, and the error that has ended it."""
+    pieces: list[bytes] = []
+    try:
+        while piece := raw.read(65536):
+            pieces.append(piece)
+    except Exception as error:
+        return b"".join(pieces), error
+    return b"".join(pieces), None
+
+
+class _Read(io.BytesIO):
+    """A body that has been read, and the error that had ended it."""
+
+    error: Exception | None = None
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read on; the error comes where it came before."""
+        data = super().read(size)
+        if self.error is not None and not data and size != 0:
+            raise self.error
+        return data
+
+
+def _put_back(response: Any, body: bytes, error: Exception | None) -> None:
+    """Let the caller read an answer that has been read."""
+    from urllib3.response import HTTPResponse
+
+    read = _Read(body)
+    read.error = error
+    response.raw = HTTPResponse(read, status=response.status_code, preload_content=False)
+    if error is None and "content-length" in response.headers:
+        response.headers["content-length"] = str(len(body))
 
 
 def _add_auth(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

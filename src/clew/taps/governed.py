@@ -1,8 +1,8 @@
 """Sending under gates, over httpx and httpx2: what `clew.taps.httpx` does where a governor is.
 
-An answer that enforced output gates look at is held back as a whole, streamed or not: nothing of
-it has been released when they decide. Gates that only observe hold nothing back, and say nothing
-about a stream.
+A streamed answer that output gates look at goes through a window (`clew.windows`), which lets go
+what was looked at. Where a gate has to see the whole, or the wire format is not known, the answer
+is held back until it is complete.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from clew.exchange import Exchange, Target
 from clew.passages import Passage
 from clew.pipeline.runtime import Runtime
 from clew.taps import reading
+from clew.taps.windowed import AsyncWindowed, SyncWindowed, opened
 
 Begin = Callable[..., Exchange | None]
 Respond = Callable[[Exchange, Any, dict[str, Any]], None]
@@ -84,23 +85,21 @@ def _changed(
     return args, {**kwargs, "request": request}
 
 
-def _holds(runtime: Runtime, passage: Passage, response: Any, kwargs: dict[str, Any]) -> bool:
+def _holds(runtime: Runtime, passage: Passage, response: Any) -> bool:
     """Tell whether a stream is to be read before the caller sees it."""
-    streams = bool(kwargs.get("stream")) and not hasattr(response, "_content")
-    return streams and response.status_code < 400 and passages.holds(runtime, passage)
+    return not hasattr(response, "_content") and passages.holds(runtime, passage)
 
 
 def _body(response: Any) -> bytes | None:
     return response.content if hasattr(response, "_content") else None
 
 
-def _replace(response: Any, replacement: bytes | None) -> Any:
+def _replace(response: Any, replacement: bytes | None) -> None:
     """Put another body into an answer that has been read."""
     if replacement is not None:
         response._content = replacement
         response.__dict__.pop("_text", None)
         response.headers["content-length"] = str(len(replacement))
-    return response
 
 
 def send(
@@ -139,14 +138,20 @@ def send(
         if passage is None or response.status_code >= 400:
             return response
         try:
-            if _holds(runtime, passage, response, kwargs):
-                response.read()
-            answer = passages.after_answer(runtime, passage, _body(response), retried=retried)
+            window = opened(runtime, passage, begun, response, SyncWindowed)
+            if window is not None:
+                again = window.begin(retried=retried)
+            else:
+                if _holds(runtime, passage, response):
+                    response.read()
+                answer = passages.after_answer(runtime, passage, _body(response), retried=retried)
+                again = answer.again
+                _replace(response, answer.replacement)
         except BaseException:
             response.close()
             raise
-        if not answer.again:
-            return _replace(response, answer.replacement)
+        if not again:
+            return response
         response.close()
         retried = True
 
@@ -187,15 +192,21 @@ async def asend(
         if passage is None or response.status_code >= 400:
             return response
         try:
-            if _holds(runtime, passage, response, kwargs):
-                await response.aread()
-            answer = await passages.aafter_answer(
-                runtime, passage, _body(response), retried=retried
-            )
+            window = opened(runtime, passage, begun, response, AsyncWindowed)
+            if window is not None:
+                again = await window.begin(retried=retried)
+            else:
+                if _holds(runtime, passage, response):
+                    await response.aread()
+                answer = await passages.aafter_answer(
+                    runtime, passage, _body(response), retried=retried
+                )
+                again = answer.again
+                _replace(response, answer.replacement)
         except BaseException:
             await response.aclose()
             raise
-        if not answer.again:
-            return _replace(response, answer.replacement)
+        if not again:
+            return response
         await response.aclose()
         retried = True

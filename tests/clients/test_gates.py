@@ -1,0 +1,230 @@
+"""What gates say reaches the caller of every SDK as itself, and streams are looked at by window."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+from kits.base import MARK, settle
+from kits.comparing import normal
+
+import clew
+from clew import _guard
+from clew.errors import PolicyDenied
+from clew.gates.guardrail import OutputGuardrail, redact
+from clew.pipeline import runtime
+from clew.settings import Settings
+from clew.testing import CaptureExporter, ScriptedProvider
+from clew.typing import Proposal, Verdict
+
+SECRET = f"{MARK}-key-123"
+STAINLESS = pytest.mark.kits("stainless")
+SDKS = pytest.mark.kits("sdks")
+Govern = Callable[..., CaptureExporter]
+
+
+class Denying:
+    """A gate that denies every model call, and keeps what it was asked."""
+
+    name = "house"
+    mode = "enforce"
+    mandatory = True
+    kinds = frozenset({"model_call"})
+
+    def __init__(self) -> None:
+        self.asked: list[Proposal] = []
+
+    def check(self, proposal: Proposal) -> Verdict:
+        self.asked.append(proposal)
+        return Verdict(outcome="deny", reason="house_rule")
+
+
+def no_keys(text: str) -> Verdict | None:
+    return redact(text.replace(SECRET, "[gone]"), reason="found") if SECRET in text else None
+
+
+def denies_keys(text: str) -> Verdict | None:
+    return Verdict(outcome="deny", reason="found") if SECRET in text else None
+
+
+@pytest.fixture
+def govern() -> Iterator[Govern]:
+    """Return what configures Clew with gates; nothing may be swallowed."""
+
+    def configure(*gates: Any) -> CaptureExporter:
+        exporter = CaptureExporter()
+        settings = Settings.from_environment(gates=gates, export_delay_ms=20, seal_grace_s=0.02)
+        clew.configure("tests", settings=settings, span_exporters=[exporter])
+        clew.instrument()
+        current = runtime.get()
+        assert current is not None
+
+        def flush() -> None:
+            current.settle(everywhere=True)
+            current.worker.flush(5)
+
+        exporter.flush = flush
+        return exporter
+
+    yield configure
+    clew.shutdown()
+    assert set(_guard.failures) == set()
+
+
+@pytest.fixture
+async def server(kit: Any) -> AsyncIterator[ScriptedProvider]:
+    """The provider, with an answer in which a key is cut over several events."""
+    words = ("once there was ", "a long tale of ", "many words and ", "more of them, ") * 3
+    text = (*words, "then ", SECRET[:4], SECRET[4:9], SECRET[9:], " at the end")
+    reply = dataclasses.replace(kit.reply, text=text, tool_calls=())
+    with ScriptedProvider(lambda _: reply, formats=kit.formats) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(kit: Any, server: ScriptedProvider) -> AsyncIterator[Any]:
+    made = await settle(kit.client(server))
+    yield made
+    close = getattr(kit, "close", None)
+    await (close(made) if close is not None else settle(made.close()))
+
+
+def decision_of(exported: CaptureExporter) -> dict[str, Any]:
+    """Return the one decision."""
+    (span,) = exported.by_name("decide")
+    return dict(span.attributes or {})
+
+
+async def read(kit: Any, client: Any, into: list[Any]) -> None:
+    """Read a stream as far as it can be read."""
+    stream = await kit.stream(client)
+    if kit.asynchronous:
+        async for chunk in stream:
+            into.append(normal(chunk))  # noqa: PERF401 - kept when it raises
+    else:
+        for chunk in stream:
+            into.append(normal(chunk))  # noqa: PERF401 - kept when it raises
+
+
+TEXTS = ("text", "content")
+
+
+def said(chunks: Any) -> str:
+    """Return the text in chunks, whatever they are made of."""
+    if isinstance(chunks, dict):
+        items = chunks.items()
+        return "".join(v if k in TEXTS and isinstance(v, str) else said(v) for k, v in items)
+    return "".join(map(said, chunks)) if isinstance(chunks, (list, tuple)) else ""
+
+
+async def a_denial(govern: Govern, kit: Any, client: Any, server: Any, *, stream: bool) -> None:
+    gate = Denying()
+    exported = govern(gate)
+    with pytest.raises(PolicyDenied) as caught, clew.run("triage"):
+        await (read(kit, client, []) if stream else kit.ask(client))
+    assert type(caught.value) is PolicyDenied
+    assert caught.value.__cause__ is None
+    assert (len(gate.asked), server.requests) == (1, [])
+    found = decision_of(exported)
+    assert found["clew.decision.id"] == caught.value.decision_id
+    assert (found["clew.decision.outcome"], found["clew.decision.executed"]) == ("deny", False)
+    assert exported.by_name(kit_operation(kit)) == ()
+    assert MARK.encode() not in exported.otlp_bytes()
+
+
+def kit_operation(kit: Any) -> str:
+    return getattr(kit, "operation", "chat")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@STAINLESS
+async def test_a_denial(
+    govern: Govern, kit: Any, server: ScriptedProvider, client: Any, stream: bool
+) -> None:
+    """One evaluation, one decision, nothing sent, no round, not wrapped and not retried."""
+    await a_denial(govern, kit, client, server, stream=stream)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@SDKS
+async def test_a_denial_of_the_others(
+    govern: Govern, kit: Any, server: ScriptedProvider, client: Any, stream: bool
+) -> None:
+    """The same with the other SDKs."""
+    await a_denial(govern, kit, client, server, stream=stream)
+
+
+def by_window(kit: Any) -> bool:
+    """Tell whether streams of an SDK go through a window; Amazon's frames are held back whole."""
+    return kit.provider != "Amazon Bedrock"
+
+
+async def a_redaction(govern: Govern, kit: Any, client: Any) -> None:
+    exported = govern(OutputGuardrail(no_keys, window=20, overlap=40))
+    chunks: list[Any] = []
+    with clew.run("triage"):
+        if by_window(kit):
+            await read(kit, client, chunks)
+        else:
+            with pytest.raises(PolicyDenied, match="redact_not_possible"):
+                await read(kit, client, chunks)
+    found = decision_of(exported)
+    (span,) = exported.by_name(kit_operation(kit))
+    attributes = span.attributes or {}
+    assert attributes["clew.stream.outcome"] == "complete"
+    assert attributes["gen_ai.usage.output_tokens"] == kit.reply.usage.output_tokens
+    if by_window(kit):
+        assert "then [gone] at the end" in said(chunks)
+        assert SECRET not in said(chunks)
+        assert (found["clew.decision.outcome"], found["clew.decision.executed"]) == ("redact", True)
+    else:
+        assert chunks == []
+    assert MARK.encode() not in exported.otlp_bytes()
+
+
+@STAINLESS
+async def test_a_stream_is_redacted(govern: Govern, kit: Any, client: Any) -> None:
+    """What is found is replaced in events that have not gone on yet, also over their borders."""
+    await a_redaction(govern, kit, client)
+
+
+@SDKS
+async def test_a_stream_of_the_others_is_redacted(govern: Govern, kit: Any, client: Any) -> None:
+    """The same with the other SDKs; where a stream is held back as a whole it is denied."""
+    await a_redaction(govern, kit, client)
+
+
+async def a_stop(govern: Govern, kit: Any, client: Any) -> None:
+    exported = govern(OutputGuardrail(denies_keys, window=20, overlap=40))
+    chunks: list[Any] = []
+    with pytest.raises(PolicyDenied) as caught, clew.run("triage"):
+        await read(kit, client, chunks)
+    assert type(caught.value) is PolicyDenied
+    assert caught.value.__cause__ is None
+    assert MARK not in said(chunks)
+    found = decision_of(exported)
+    assert found["clew.decision.id"] == caught.value.decision_id
+    (run,) = exported.by_name("invoke_agent")
+    assert found["clew.run.id"] == (run.attributes or {})["clew.run.id"]
+    (span,) = exported.by_name(kit_operation(kit))
+    assert "error.type" not in (span.attributes or {})
+    if not by_window(kit) or getattr(kit, "http", "") == "aiohttp":
+        assert chunks == []
+        assert found.get("clew.decision.released_chars", 0) == 0
+    else:
+        assert found["clew.decision.released_chars"] == len(said(chunks)) > 100
+    assert MARK.encode() not in exported.otlp_bytes()
+
+
+@STAINLESS
+async def test_a_stream_is_stopped(govern: Govern, kit: Any, client: Any) -> None:
+    """A denial ends the stream as itself; what had gone on before is counted."""
+    await a_stop(govern, kit, client)
+
+
+@SDKS
+async def test_a_stream_of_the_others_is_stopped(govern: Govern, kit: Any, client: Any) -> None:
+    """The same with the other SDKs."""
+    await a_stop(govern, kit, client)
