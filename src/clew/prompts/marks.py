@@ -87,8 +87,7 @@ def render(
     plain_values = {**inline, **{key: text for key, (text, _) in sections.items()}}
     # The plain text first: an iterator among the values is used up by then, and it counts.
     plain = str(renderer(plain_values))
-    hostile = [key for key, value in plain_values.items() if holds_sentinel(value)]
-    if hostile or _SENTINEL.search(plain):
+    if _SENTINEL.search(plain) or any(map(holds_sentinel, plain_values.values())):
         logger.warning(
             "The prompt %r has no block map: a value holds one of the characters that mark blocks "
             "(U+E000 to U+E002)",
@@ -162,7 +161,10 @@ def split(text: str, tokens: Mapping[str, Any]) -> list[tuple[str | None, str]]:
 
 
 def holds_sentinel(value: Any) -> bool:
-    """Tell whether a sentinel stands in a value, in its entries or in theirs, keys included."""
+    """Tell whether a sentinel stands in a value, in its entries or in theirs, keys included.
+
+    What cannot be looked into counts as if one stood there.
+    """
     waiting: list[Any] = [value]
     seen: dict[int, Any] = {}  # with the objects, so that no id is given away meanwhile
     while waiting:
@@ -171,7 +173,10 @@ def holds_sentinel(value: Any) -> bool:
             if _SENTINEL.search(each):
                 return True
             continue
-        entries = _entries(each)
+        try:
+            entries = _entries(each)
+        except Exception:  # a container of the host's that cannot be looked into
+            return True
         if entries and id(each) not in seen:
             seen[id(each)] = each
             waiting.extend(entries)

@@ -1,0 +1,139 @@
+"""Which prompts are known, how many, and what a round says of one."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from clew import semconv
+from clew.digests import Digests
+from clew.prompts import Kind, Prompt, Section, registry
+from clew.rules import DROPPED
+
+KIND = Kind(layer="working", stability="epoch", source="store")
+
+
+def test_only_prompts_with_a_map_are_known():
+    """Plain text, dropped maps and nothing at all are not registered."""
+    Prompt("plain")
+    Prompt()
+    Prompt.from_jinja("t", "{{ a }}", sections={"a": "\ue000"})
+    assert registry.known == {}
+    prompt = Prompt.of(a="x")
+    assert [found.blocks for found in registry.known.values()] == [prompt.blocks]
+
+
+def test_no_text_is_kept():
+    """What is kept of a prompt is a keyed digest and its blocks."""
+    Prompt.of(a="a secret sentence")
+    kept = repr([(key, found.blocks) for key, found in registry.known.items()])
+    assert "secret" not in kept
+    assert all(len(key) == 32 for key in registry.known)
+
+
+def test_a_prompt_is_found_by_its_whole_text():
+    """Only the exact bytes find it."""
+    prompt = Prompt.of(a="é", b="y")
+    data = prompt.encode()
+    assert registry.find(data).blocks == prompt.blocks
+    for other in (data[:-1], data + b"\n", b" " + data, b""):
+        assert registry.find(other) is None
+
+
+def test_of_one_text_the_blocks_made_last_count():
+    """The same text put together anew has the new blocks."""
+    Prompt.of(a="x")
+    second = Prompt.of(b="x")
+    assert len(registry.known) == 1
+    assert registry.find(b"x").blocks == second.blocks
+
+
+def test_those_not_seen_for_longest_are_forgotten(monkeypatch):
+    """The number is bounded; being made again or seen on the wire counts as being seen."""
+    monkeypatch.setattr(registry, "MOST_PROMPTS", 3)
+    for text in ("1", "2", "3"):
+        Prompt.of(a=text)
+    Prompt.of(a="1")
+    registry.find(b"2")
+    Prompt.of(a="4")
+    Prompt.of(a="5")
+    found = [text for text in "12345" if registry.find(text.encode())]
+    assert found == ["2", "4", "5"]
+
+
+def test_many_threads():
+    """Prompts made and looked for in many threads at once: none is mixed up, the bound holds."""
+    failures: list[str] = []
+    begin = threading.Barrier(8)
+
+    def work(number: int) -> None:
+        begin.wait()
+        for turn in range(200):
+            prompt = Prompt.of(**{f"n{number}": f"{number}-{turn}", "b": "é" * turn})
+            found = registry.find(prompt.encode())
+            if found is None or found.blocks != prompt.blocks:
+                failures.append(prompt)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(registry.known) == 1600
+
+
+def test_what_a_round_says_of_a_prompt():
+    """Parallel arrays and the whole, with digests of the configured key."""
+    prompt = Prompt.of(identity_context="Änn", x=Section(text="y", kind=KIND))
+    digests = Digests(b"key")
+    found = registry.find(prompt.encode())
+    assert found.attributes(prompt.encode(), digests) == {
+        "clew.prompt.mapped": True,
+        "clew.prompt.digest": digests.of("Änn\n\ny"),
+        "clew.prompt.bytes": 7,
+        "clew.digest.key_id": digests.key_id,
+        "clew.prompt.block.ids": ("identity_context", "x"),
+        "clew.prompt.block.layers": ("identity", "working"),
+        "clew.prompt.block.stabilities": ("epoch", "epoch"),
+        "clew.prompt.block.sources": ("file", "store"),
+        "clew.prompt.block.bytes": (4, 3),
+        "clew.prompt.block.digests": (digests.of("Änn"), digests.of("\n\ny")),
+    }
+
+
+def test_attributes_are_made_once_for_each_key():
+    """The digests of a prompt are made when it is first seen, and anew for another key."""
+    prompt = Prompt.of(a="x")
+    found = registry.find(prompt.encode())
+    first = found.attributes(prompt.encode(), Digests(b"one"))
+    assert found.attributes(prompt.encode(), Digests(b"one")) is first
+    other = found.attributes(prompt.encode(), Digests(b"two"))
+    assert other["clew.digest.key_id"] != first["clew.digest.key_id"]
+    assert other["clew.prompt.block.digests"] != first["clew.prompt.block.digests"]
+
+
+def test_an_id_that_is_no_identifier_is_filled_in():
+    """Ids are names given in code; what is none leaves its place and not its text."""
+    prompt = Prompt.of({"a name with blanks": "x", "ok": "y", "": "z"})
+    found = registry.find(prompt.encode()).attributes(prompt.encode(), Digests(b"key"))
+    assert found["clew.prompt.block.ids"] == ("_OTHER", "ok", "_OTHER")
+
+
+@pytest.mark.parametrize(("count", "mapped"), [(256, True), (257, False)])
+def test_a_map_has_an_end(count, mapped):
+    """A prompt of more blocks than an attribute holds has no map on its rounds, never half of one."""
+    prompt = Prompt.of([("a", str(number)) for number in range(count)])
+    attributes = registry.find(prompt.encode()).attributes(prompt.encode(), Digests(b"key"))
+    assert attributes["clew.prompt.mapped"] is mapped
+    assert [key in attributes for key in semconv.PROMPT_BLOCKS] == [mapped] * 6
+
+
+def test_attributes_obey_their_rules():
+    """Everything that a round says of a prompt is on the allow-list and passes unchanged."""
+    prompt = Prompt.from_jinja("t", "a{{ b }}", sections={"b": "x"})
+    attributes = registry.find(prompt.encode()).attributes(prompt.encode(), Digests(b"key"))
+    kept = {key: semconv.RULES[key].apply(value) for key, value in attributes.items()}
+    assert DROPPED not in kept.values()
+    assert kept == attributes
