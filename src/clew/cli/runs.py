@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from clew import semconv
+from clew.cli import times
 from clew.cli.output import is_terminal, print_json, print_table, say
 from clew.sources import open_source, wording
 from clew.sources.forms import list_form
@@ -21,6 +22,7 @@ _COLUMNS = (
 _LEFT = 4
 """The first columns are words, the others numbers."""
 _NARROW = 112
+SOURCES = "a file of OTLP JSON, store://PATH, jaeger://HOST, tempo://HOST or clickhouse://HOST"
 _LEFT_OUT_WHERE_NARROW = frozenset({"rounds", "tools", "input", "output"})
 
 
@@ -34,6 +36,10 @@ def runs(
     everything: Annotated[
         bool, typer.Option("--everything", help="Traces without any span of Clew too.")
     ] = False,
+    since: Annotated[
+        str | None, typer.Option(help="Only runs since then: 12h (ago), or 2026-12-01T10:00.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Only runs before then.")] = None,
     limit: Annotated[
         int, typer.Option(min=1, max=MAX_PAGE, help="How many runs at the most.")
     ] = 20,
@@ -41,13 +47,19 @@ def runs(
         str | None, typer.Option(help="Go on behind the `next` of the page before.")
     ] = None,
     source: Annotated[
-        str | None, typer.Option(help="A file of OTLP JSON, or store://PATH. [default: the store]")
+        str | None, typer.Option(help=f"Where from: {SOURCES}. [default: the store]")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List runs, newest first."""
     wanted = RunFilter(
-        agent=agent, status=status, denied=denied, failed=failed, everything=everything
+        agent=agent,
+        status=status,
+        denied=denied,
+        failed=failed,
+        everything=everything,
+        since_ns=times.since(since) if since else None,
+        until_ns=times.since(until) if until else None,
     )
     with open_source(source) as opened:
         page = opened.runs(wanted, Page(limit=limit, after=after))

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from clew.cli.output import clean, is_terminal, print_encoded, print_json
+from clew.cli.runs import SOURCES
 from clew.sources import open_source, resolve, tree, wording
 from clew.sources.forms import record_form
 from clew.store import otlp_export
@@ -21,7 +22,7 @@ def show(
         ),
     ],
     source: Annotated[
-        str | None, typer.Option(help="A file of OTLP JSON, or store://PATH. [default: the store]")
+        str | None, typer.Option(help=f"Where from: {SOURCES}. [default: the store]")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     otlp: Annotated[

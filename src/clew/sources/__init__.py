@@ -19,6 +19,8 @@ from clew.store.records import Page, RunFilter, RunPage, RunRecord, run_id_of
 SCHEMES: Final = {
     "store": ("clew.sources.store", "StoreSource"),
     "file": ("clew.sources.otlp_json", "OtlpJsonSource"),
+    "jaeger": ("clew.sources.jaeger", "JaegerSource"),
+    "jaeger+https": ("clew.sources.jaeger", "SecureJaegerSource"),
 }
 """Kinds of source by the scheme of their address, each with its module and class.
 
@@ -60,6 +62,14 @@ class Source(Protocol):
         """Return names of agents to offer as a filter; empty where that would be slow to tell."""
         ...
 
+    def version(self, trace_id: str) -> str | None:
+        """Return a text that changes when the run changes, None where that is slow to tell.
+
+        Raises:
+            RunNotFoundError: there is no such run here.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of files and connections."""
         ...
@@ -80,6 +90,9 @@ class BaseSource:
     def agents(self) -> tuple[str, ...]:
         """Return no names."""
         return ()
+
+    def version(self, trace_id: str) -> str | None:
+        """Return None: it takes reading the run."""
 
     def close(self) -> None:
         """Let go of files and connections."""

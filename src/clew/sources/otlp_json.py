@@ -79,7 +79,7 @@ class OtlpJsonSource(BaseSource):
             for span in batch.spans:
                 spans[span.trace_id].append(span)
         for trace_id, found in spans.items():
-            self._runs[trace_id] = _record(trace_id, found)
+            self._runs[trace_id] = record_of(trace_id, found)
 
     def runs(self, wanted: RunFilter, page: Page) -> RunPage:
         """Return one page of runs, newest first."""
@@ -115,7 +115,7 @@ def _place(run: RunSummary) -> tuple[int, str]:
     return run.start_ns, run.trace_id
 
 
-def _record(trace_id: str, found: list[SpanRecord]) -> RunRecord:
+def record_of(trace_id: str, found: list[SpanRecord]) -> RunRecord:
     """Tell copies and conflicts apart by the rule of the store: the first version stays."""
     state = RunFold(trace_id=trace_id)
     digests: dict[str, set[bytes]] = {}

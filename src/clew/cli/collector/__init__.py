@@ -1,0 +1,1 @@
+"""Collector configurations, generated from the allow-list."""
