@@ -267,8 +267,9 @@ def test_ratio_sampling_keeps_whole_runs(ratio: float) -> None:
     assert abs(kept / 10_000 - ratio) < 0.02
 
 
-def test_sampled_out_runs_export_nothing_and_count_all_the_same() -> None:
-    """OTEL_TRACES_SAMPLER decides once per run; totals are kept either way."""
+@pytest.mark.parametrize(("keep", "spans"), [("none", 0), ("error", 0), ("deny", 4)])
+def test_sampled_out_runs_export_nothing_and_count_all_the_same(keep: str, spans: int) -> None:
+    """OTEL_TRACES_SAMPLER decides once per run, keep rules after it; totals are true either way."""
     done = run_python(
         """
         import clew
@@ -280,9 +281,13 @@ def test_sampled_out_runs_export_nothing_and_count_all_the_same() -> None:
         clew.shutdown()
         print(len(exporter.spans), run.totals.denials)
         """,
-        env={"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0"},
+        env={
+            "OTEL_TRACES_SAMPLER": "traceidratio",
+            "OTEL_TRACES_SAMPLER_ARG": "0",
+            "CLEW_KEEP": keep,
+        },
     )
-    assert done.stdout == "0 1\n", done.stderr
+    assert done.stdout == f"{spans} 1\n", done.stderr
 
 
 @pytest.mark.parametrize("distro", [None, "clew"])

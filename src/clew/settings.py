@@ -44,13 +44,18 @@ VARIABLES: Final = (
     Variable("CLEW_MODEL_ALIASES", "model_aliases", "`name=model` pairs for prices"),
     Variable("CLEW_PRICES_FILE", "prices_file", "a price file of your own (JSON)"),
     Variable("CLEW_DIGEST_KEY", "digest_key", "secret key for digests"),
+    Variable("CLEW_KEEP", "keep", "what keeps a run that is sampled out; `none`: nothing"),
+    Variable("CLEW_KEEP_ABOVE_USD", "keep_above_usd", "cost above which such a run is kept"),
     Variable("CLEW_INTEGRITY", "integrity", "`false`: spans carry no digests"),
     Variable("CLEW_INTEGRITY_KEY", "integrity_key", "secret key for the digests of spans"),
     Variable("CLEW_SIGNING_KEY_FILE", "signing_key_file", "Ed25519 key (PEM) that signs seals"),
     Variable("CLEW_CAPTURE", "capture", "`none`, `metadata`, `redacted` or `full`"),
     Variable("CLEW_CAPTURE_MAX", "capture_max", "level to which a run may raise its own"),
-    Variable("CLEW_CONTENT_TO", "content_to", "`spans`: captured content goes onto spans"),
+    Variable("CLEW_CONTENT_TO", "content_to", "`spans`, `store`: where captured content goes"),
     Variable("CLEW_CONTENT_LIMIT", "content_limit", "characters of content in one attribute"),
+    Variable("CLEW_PROMPT_CAPTURE", "prompt_capture", "`on` or `off` forces recording of calls"),
+    Variable("CLEW_PROMPT_RETENTION_DAYS", "prompt_retention_days", "days that records are kept"),
+    Variable("CLEW_PROMPT_MAX_BYTES", "prompt_max_bytes", "bytes that payloads of records take"),
     Variable("CLEW_REDACTION", "redaction_detectors", "further detectors: `detect_secrets`"),
     Variable("CLEW_ALLOW_LIST", "allow_list_file", "a file that adds keys to the allow-list"),
     Variable("CLEW_DATA_DIR", "data_dir", "folder of the local store"),
@@ -63,10 +68,12 @@ VARIABLES: Final = (
 """The environment variables that Clew reads itself; exporters read the OTEL_EXPORTER_* ones."""
 
 _SECRETS = frozenset({"digest_key", "integrity_key"})
-_LISTS = frozenset({"propagate_to", "content_to"})
+_LISTS = frozenset({"propagate_to", "content_to", "keep"})
 _LEVELS = frozenset({"capture", "capture_max"})
 _SEQUENCES = frozenset({"redaction_detectors"})
 _NAMES = frozenset({"metric_tenants", "metric_reasons"})
+_ON = ("on", "true", "enable", "1", "yes")
+_OFF = ("off", "false", "disable", "0", "no")
 _PAIRS = frozenset({"provider_hosts", "trust_zones", "model_aliases"})
 
 
@@ -98,6 +105,15 @@ class Settings(BaseModel):
     """Names of deployments or gateway models, each with the model whose price it has."""
     prices_file: Path | None = None
     digest_key: SecretStr | None = None
+    keep: frozenset[Literal["deny", "require_approval", "error", "write"]] = frozenset(
+        {"deny", "require_approval", "error", "write"}
+    )
+    """What keeps a run whole that the sampler has dropped: a decision, an error, a tool call that
+    writes. Until then its spans wait in memory."""
+    keep_above_usd: float | None = Field(default=None, ge=0)
+    """The cost (US dollars) above which such a run is kept."""
+    keep_spans: int = Field(default=10_000, ge=1)
+    """Spans of such runs that wait at the most."""
     integrity: bool = True
     """Whether spans of runs carry digests, and seals the chain of them; see `docs/audit.md`."""
     integrity_key: SecretStr | None = None
@@ -112,8 +128,15 @@ class Settings(BaseModel):
     """How much content may be let through; see `docs/capture.md`."""
     capture_max: LevelName | None = None
     """The switch for exceptions: the level up to which an authorised actor may raise a run."""
-    content_to: frozenset[Literal["spans"]] = frozenset()
-    """Where captured content goes; without a place none is captured."""
+    content_to: frozenset[Literal["spans", "store"]] = frozenset()
+    """Where captured content goes: onto spans, or into the data folder, as records. Without a place
+    none is captured."""
+    prompt_capture: bool | None = None
+    """Forces the recording of model calls on or off; None: `clew prompt capture` decides."""
+    prompt_retention_days: int | None = Field(default=None, ge=1)
+    """Days that records are kept; None: as `clew prompt capture --retain` says, else 7."""
+    prompt_max_bytes: int = Field(default=1024**3, ge=0)
+    """Bytes that the payload files of records may take; of more, the oldest go."""
     content_limit: int = Field(default=32_768, ge=100)
     """Characters of captured content in one attribute; longer content is shortened inside."""
     redaction_detectors: tuple[Any, ...] = ()
@@ -165,6 +188,8 @@ class Settings(BaseModel):
 
 
 def _parse(variable: Variable, text: str) -> Any:
+    if variable.field == "keep" and text.lower() == "none":
+        return frozenset[str]()
     if variable.field in _LISTS:
         return frozenset(part.strip().lower() for part in text.split(",") if part.strip())
     if variable.field in _LEVELS and text.lower() not in CAPTURE_LEVELS:
@@ -176,6 +201,14 @@ def _parse(variable: Variable, text: str) -> Any:
         return "metadata"
     if variable.field in _LEVELS:
         return text.lower()
+    if variable.field == "prompt_capture":
+        # What cannot be read must not be a reason to record.
+        if text.lower() not in (*_ON, *_OFF):
+            logger.warning("%s is %r, neither `on` nor `off`; `off` is used", variable.name, text)
+        return text.lower() in _ON
+    if variable.field == "prompt_retention_days" and not (text.isdecimal() and int(text) > 0):
+        logger.warning("%s is %r, which is no number of days; 7 is used", variable.name, text)
+        return 7
     if variable.field in _SEQUENCES:
         return tuple(part.strip().lower() for part in text.split(",") if part.strip())
     if variable.field in _NAMES:

@@ -30,12 +30,14 @@ from clew.pipeline import exporters, meters, runtime, sampling
 from clew.pipeline.chains import Chains
 from clew.pipeline.exporters import Fanout
 from clew.pipeline.filter import Filter, instance_id
+from clew.pipeline.keeping import Keeper
 from clew.pipeline.light import LightSpans
 from clew.pipeline.metrics import Metrics
 from clew.pipeline.processor import Exporting, RootProcessor
 from clew.pipeline.runtime import Runtime
 from clew.pipeline.worker import Worker
 from clew.pricing import Prices
+from clew.recording.starting import Recording
 from clew.rules import Captured
 from clew.settings import Settings
 
@@ -147,6 +149,14 @@ def _start(
         queue = worker.submit_soon if processor.exports else processor.ended
         ours = filter_.resource(resource)
         started.light = LightSpans(provider, scope, ours, processor.ended, queue)
+        _hold_back(started, started.light, provider, processor)
+    started.recording = recording = Recording(started)
+    recording.start()
+    if not own and sampling.harms_runs(provider.sampler):
+        logger.warning(
+            "The tracer provider samples by a ratio of the trace id, which for uuids keeps nearly "
+            "all runs or none: use clew.pipeline.sampling.RunRatioSampler in its place"
+        )
     exchange.forget_targets()
     started.govern = partial(_govern, started)
     if settings.gates:
@@ -154,6 +164,25 @@ def _start(
     runtime.set_current(started)
     _renew_after_fork(started, filter_, resource, chains)
     worker.start()
+
+
+def _hold_back(
+    started: Runtime, light: LightSpans, provider: TracerProvider, processor: RootProcessor
+) -> None:
+    """Have runs that are sampled out recorded, where some of them are to be kept."""
+    settings = started.settings
+    wanted = settings.keep or settings.keep_above_usd is not None
+    if not (wanted and processor.exports and sampling.drops_some(provider.sampler)):
+        return
+    keeper = Keeper(
+        settings.keep,
+        settings.keep_above_usd,
+        settings.keep_spans,
+        processor.ended,
+        started.segments,
+    )
+    started.keeper = keeper
+    light.hold(provider, keeper)
 
 
 def _processor(provider: TracerProvider, *, runs_only: bool) -> RootProcessor:
@@ -180,11 +209,12 @@ def allow_list_in_force(settings: Settings, digests: LazyDigests) -> AllowList:
     highest = max(number_of(settings.capture), number_of(settings.capture_max or "none"))
     if highest < REDACTED:
         return allow_list
-    if not settings.content_to:
+    if not settings.content_to and settings.prompt_capture is None:
         logger.warning(
             "The capture level lets content through, but no place is named for it (content_to, "
-            "CLEW_CONTENT_TO): none is captured"
+            "CLEW_CONTENT_TO): none is captured, unless `clew prompt capture on` is said"
         )
+    if "spans" not in settings.content_to:
         return allow_list
     # An empty list passes nothing, whatever else is set.
     keys = semconv.CONTENT if allow_list.spans else ()
@@ -207,7 +237,7 @@ def _renew_after_fork(
                 if chains is not None:
                     chains.clear()
                 if found.light is not None:
-                    found.light.resource = filter_.resource(resource)
+                    found.light.renew(filter_.resource(resource))
 
     os.register_at_fork(after_in_child=renew)
 
@@ -280,7 +310,12 @@ def shutdown(timeout: float | None = None) -> None:
             deadline = time.monotonic() + seconds
             if stopping.metrics is not None:
                 stopping.metrics.begin_close(deadline)
+            if stopping.recording is not None:
+                # Exporters that wait for a collector may leave no time for it later.
+                stopping.recording.flush(seconds / 4)
             lost = stopping.worker.shutdown(seconds) + stopping.worker.dropped
+            if stopping.recording is not None:
+                stopping.recording.shutdown(deadline)
             if stopping.metrics is not None:
                 stopping.metrics.end_close(deadline)
             if lost:

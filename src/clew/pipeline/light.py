@@ -47,6 +47,26 @@ class Describer(Protocol):
         ...
 
 
+class Keeping(Protocol):
+    """Decides which of the runs that are sampled out are kept (`clew.pipeline.keeping`)."""
+
+    def begin(self, trace_id: int) -> None:
+        """Take note of such a run."""
+        ...
+
+    def knows(self, trace_id: int) -> bool:
+        """Tell whether a run is one of them."""
+        ...
+
+    def finish(self, span: LightSpan) -> None:
+        """Take one of their spans, which has ended."""
+        ...
+
+    def clear(self) -> None:
+        """Forget everything."""
+        ...
+
+
 class LightSpan(ReadableSpan, trace.Span):
     """A recording span; what is set on it is looked at when it is exported.
 
@@ -240,6 +260,22 @@ class LightSpans:
         self._ids = RunIdGenerator()
         processors: Any = getattr(provider, "_active_span_processor", None)
         self._processors: Any = processors if hasattr(processors, "_span_processors") else _Hidden
+        self.keeper: Keeping | None = None
+        self.held: LightSpans | None = None
+        """Makes the spans of runs that are sampled out, where some of them are kept."""
+
+    def hold(self, provider: TracerProvider, keeper: Keeping) -> None:
+        """Record the runs that are sampled out, and let `keeper` decide which are kept."""
+        self.held = LightSpans(provider, self.scope, self.resource, keeper.finish, keeper.finish)
+        self.held.keeper = keeper
+
+    def renew(self, resource: Resource) -> None:
+        """Take another resource (in a forked child: it is another instance)."""
+        self.resource = resource
+        if self.held is not None:
+            self.held.resource = resource
+            if self.held.keeper is not None:
+                self.held.keeper.clear()
 
     def start(
         self,
@@ -258,7 +294,7 @@ class LightSpans:
             return None
         if type(around) is LightSpan:
             above = around.get_span_context()
-            span = LightSpan(name, above, kind, attributes, start_time, self)
+            span = LightSpan(name, above, kind, attributes, start_time, around._maker)
             if links or around.foreign_state:
                 # A link or a trace state comes from elsewhere and has to pass the filter.
                 span._links, span.foreign_state, span.touched = links, around.foreign_state, True
@@ -283,9 +319,17 @@ class LightSpans:
         else:
             above = None
             context, sampled = self._root(name, kind)
+        maker = self
         if not sampled:
-            return NonRecordingSpan(context)
-        span = LightSpan(name, above, kind, attributes, start_time, self)
+            held = self.held
+            if held is None or held.keeper is None:
+                return NonRecordingSpan(context)
+            if above is None:
+                held.keeper.begin(context.trace_id)
+            elif not held.keeper.knows(context.trace_id):
+                return NonRecordingSpan(context)
+            maker = held
+        span = LightSpan(name, above, kind, attributes, start_time, maker)
         span.span_id, span._made = context.span_id, context
         span._links, span.foreign_state = links, bool(context.trace_state)
         span.touched = bool(links) or span.foreign_state

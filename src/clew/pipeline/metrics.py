@@ -196,8 +196,10 @@ class Metrics:
     def _totals(self) -> dict[tuple[str, str], int]:
         """Return what only ever grows: by metric and signal or rule."""
         dropped, failed = instruments.PIPELINE_DROPPED, instruments.PIPELINE_FAILED
+        keeper = self._runtime.keeper
+        given_up = 0 if keeper is None else keeper.overflowed
         totals = {
-            (dropped, "spans"): self._runtime.worker.dropped,
+            (dropped, "spans"): self._runtime.worker.dropped + given_up,
             (dropped, "metrics"): self.lost,
             (failed, "spans"): self._fanout.failed,
         }

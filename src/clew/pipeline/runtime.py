@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
     from clew.pipeline.chains import Chains
+    from clew.pipeline.keeping import Keeper
     from clew.pipeline.light import LightSpans
     from clew.pipeline.metrics import Metrics
 
@@ -71,6 +72,29 @@ class Governing(Protocol):
         ...
 
 
+class Recorder(Protocol):
+    """What writes finished calls to the data folder (`clew.recording`)."""
+
+    dropped: Any
+    """Calls that did not fit into its queue."""
+
+    def submit(self, call: Any) -> None:
+        """Take a finished call; neither waits nor raises."""
+        ...
+
+
+class Closing(Protocol):
+    """What has to be shut down with the runtime."""
+
+    def flush(self, timeout: float) -> bool:
+        """Write what is waiting; tell whether that was done in time (s)."""
+        ...
+
+    def shutdown(self, deadline: float) -> None:
+        """Stop, before the monotonic time `deadline`."""
+        ...
+
+
 class Runtime:
     """The parts of a configured Clew.
 
@@ -109,6 +133,8 @@ class Runtime:
         self.observers: list[Observer] = []
         self.light: LightSpans | None = None
         """Makes our spans where the provider is Clew's own."""
+        self.keeper: Keeper | None = None
+        """Decides which of the runs that are sampled out are kept."""
         self.chains: Chains | None = None
         """Gives our spans their digests as they end, where no exporter of ours will."""
         self.metrics: Metrics | None = None
@@ -117,6 +143,10 @@ class Runtime:
         """Asks the gates; None where none is configured."""
         self.govern: Callable[[], None] | None = None
         """Makes the governor, for the first run that brings gates of its own."""
+        self.recorder: Recorder | None = None
+        """Writes finished calls to the data folder; None while recording is off."""
+        self.recording: Closing | None = None
+        """Switches the recorder on and off."""
         self._streams: dict[int, Watched] = {}
         self._watching = False
         self.unsettled: list[tuple[int, Unsettled]] = []

@@ -19,6 +19,7 @@ from opentelemetry.sdk.trace.sampling import (
     Sampler,
     SamplingResult,
     StaticSampler,
+    TraceIdRatioBased,
 )
 from opentelemetry.trace import Link, SpanKind, TraceState
 
@@ -48,13 +49,20 @@ class RunRatioSampler(Sampler):
         trace_state: TraceState | None = None,
     ) -> SamplingResult:
         """Decide by the trace id alone."""
-        kept = randomness(trace_id) >= self._drop_below
-        decision = Decision.RECORD_AND_SAMPLE if kept else Decision.DROP
+        random = randomness(trace_id)
+        decision = Decision.RECORD_AND_SAMPLE if random >= self._drop_below else Decision.DROP
+        if not _is_random(trace_id):
+            # Whoever samples again further on has to look at the same bits.
+            trace_state = (trace_state or TraceState()).add("ot", f"rv:{random:014x}")
         return SamplingResult(decision, attributes, trace_state)
 
     def get_description(self) -> str:
         """Return the sampler's name and ratio."""
         return f"RunRatioSampler{{{self.ratio}}}"
+
+
+def _is_random(trace_id: int) -> bool:
+    return (trace_id >> 76) & 0xF in _RANDOM_VERSIONS or not trace_id
 
 
 def kept_at(trace_id: int, ratio: float) -> bool:
@@ -64,7 +72,7 @@ def kept_at(trace_id: int, ratio: float) -> bool:
 
 def randomness(trace_id: int) -> int:
     """Return 56 random bits of a trace id."""
-    if (trace_id >> 76) & 0xF in _RANDOM_VERSIONS or not trace_id:
+    if _is_random(trace_id):
         return trace_id & ((1 << _BITS) - 1)
     digest = hashlib.sha256(trace_id.to_bytes(16, "big")).digest()
     return int.from_bytes(digest[:7], "big")
@@ -73,12 +81,28 @@ def randomness(trace_id: int) -> int:
 def ignores_attributes(sampler: Sampler) -> bool:
     """Tell whether a sampler is known not to look at a span's attributes."""
     if isinstance(sampler, ParentBased):
-        return (
-            ignores_attributes(getattr(sampler, "_root", sampler))
-            if type(sampler) is ParentBased
-            else False
-        )
+        return type(sampler) is ParentBased and ignores_attributes(_root(sampler))
     return type(sampler) in (StaticSampler, RunRatioSampler)
+
+
+def drops_some(sampler: Sampler) -> bool:
+    """Tell whether a sampler may drop a run."""
+    root = _root(sampler)
+    if isinstance(root, RunRatioSampler):
+        return root.ratio < 1
+    decision = getattr(root, "_decision", None) if isinstance(root, StaticSampler) else None
+    return decision is None or not decision.is_sampled()
+
+
+def harms_runs(sampler: Sampler) -> bool:
+    """Tell whether a sampler looks where a uuid has its fixed bits: the SDK's ratio sampler."""
+    root = _root(sampler)
+    return isinstance(root, TraceIdRatioBased) and root.rate < 1
+
+
+def _root(sampler: Sampler) -> Any:
+    """Return what decides over spans without a parent: every run's."""
+    return getattr(sampler, "_root", sampler) if isinstance(sampler, ParentBased) else sampler
 
 
 def from_environment(environ: Mapping[str, str]) -> Sampler | None:
