@@ -58,12 +58,7 @@ COMMANDS: Final = (
         "collector_config",
         "Print a configuration for the OpenTelemetry Collector.",
     ),
-    Command(
-        "approvals",
-        "clew.cli.approvals",
-        "approvals",
-        "List tool calls that wait for an approval, and decide on them.",
-    ),
+    Command("approvals", "clew.cli.approvals", "approvals", "Decide on calls that wait for it."),
     Command(
         "snippets",
         "clew.cli.snippets",
