@@ -237,6 +237,8 @@ def defused(body: str) -> str:
     or combining characters in between, in compatibility forms (full width), with another bracket.
     Other text stays as it is.
     """
+    if _OPENERS.isdisjoint(body):
+        return body
     folded: list[str] = []
     places: list[int] = []
     for place, sign in enumerate(body):
