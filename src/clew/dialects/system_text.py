@@ -4,6 +4,9 @@ Nothing else of the content is decoded, and this only while a segmented prompt i
 (`clew.prompts.registry`). Where a provider takes the text in parts (content parts, several leading
 system or developer messages, instructions and leading messages), the parts are put together in
 their order with nothing between them. A system message further on is part of the conversation.
+
+Where any of it does not have the form that it should have, nothing is known: half a system text
+might pass for a whole one.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from clew.dialects._read import EMPTY, decode, is_empty
+from clew.dialects._read import EMPTY, is_empty
 
 _SYSTEM: Final = frozenset(("system", "developer", "SYSTEM"))
 
@@ -66,8 +69,12 @@ _PREDICTION: Final = msgspec.json.Decoder(_Prediction)
 def system_text(dialect: str, body: bytes) -> str | None:
     """Return the system text of a request body; None where it has none, or cannot be read."""
     reader = _READERS.get(dialect)
-    found = None if reader is None else "".join(reader(body))
-    return found or None
+    if reader is None:
+        return None
+    try:
+        return "".join(reader(body)) or None
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
+        return None
 
 
 def _texts(raw: msgspec.Raw) -> Iterable[str]:
@@ -75,9 +82,8 @@ def _texts(raw: msgspec.Raw) -> Iterable[str]:
     if is_empty(raw):
         return ()
     if _begins(raw, b"["):
-        return [part.text for part in decode(_PARTS, raw) or () if part.text]
-    text = decode(_TEXT, raw)
-    return (text,) if text else ()
+        return [part.text for part in _PARTS.decode(raw) if part.text]
+    return (_TEXT.decode(raw),)
 
 
 def _leading(messages: Iterable[_Message]) -> Iterable[str]:
@@ -91,61 +97,54 @@ def _leading(messages: Iterable[_Message]) -> Iterable[str]:
 
 
 def _listed(raw: msgspec.Raw) -> Iterable[str]:
-    return _leading(decode(_MESSAGES, raw) or ()) if _begins(raw, b"[") else ()
+    return _leading(_MESSAGES.decode(raw)) if _begins(raw, b"[") else ()
 
 
 def _begins(raw: msgspec.Raw, with_: bytes) -> bool:
     return bytes(memoryview(raw)[:1]) == with_  # pyright: ignore[reportArgumentType]
 
 
-def _settings(body: bytes) -> _Settings:
-    return decode(_SETTINGS, body) or _Settings()
-
-
 def _chat(body: bytes) -> Iterable[str]:
-    chat = decode(_CHAT, body)
-    return () if chat is None else _leading(chat.messages or ())
+    return _leading(_CHAT.decode(body).messages or ())
 
 
 def _beside(body: bytes) -> Iterable[str]:
-    return _texts(_settings(body).system)
+    return _texts(_SETTINGS.decode(body).system)
 
 
 def _ollama(body: bytes) -> Iterable[str]:
-    given = _settings(body)
+    given = _SETTINGS.decode(body)
     return (*_texts(given.system), *_listed(given.messages))
 
 
 def _responses(body: bytes) -> Iterable[str]:
-    given = _settings(body)
+    given = _SETTINGS.decode(body)
     return (*_texts(given.instructions), *_listed(given.input))
 
 
 def _cohere_v1(body: bytes) -> Iterable[str]:
-    given = _settings(body)
+    given = _SETTINGS.decode(body)
     return (*_texts(given.preamble), *_listed(given.chat_history))
 
 
 def _gemini(body: bytes) -> Iterable[str]:
-    given = _settings(body)
+    given = _SETTINGS.decode(body)
     raw = given.system_instruction if is_empty(given.camel) else given.camel
     if not _begins(raw, b"{"):
         return _texts(raw)
-    content = decode(_CONTENT, raw)
-    parts = None if content is None else content.parts
+    parts = _CONTENT.decode(raw).parts
     listed = parts if isinstance(parts, list) else (parts,)
     return [part.text for part in listed if part is not None and part.text]
 
 
 def _invoke(body: bytes) -> Iterable[str]:
-    given = _settings(body)
+    given = _SETTINGS.decode(body)
     return _listed(given.messages) if is_empty(given.system) else _texts(given.system)
 
 
 def _prediction(body: bytes) -> Iterable[str]:
-    given = _settings(body).input
-    inside = None if is_empty(given) else decode(_PREDICTION, given)
-    return () if inside is None else _texts(inside.system_prompt)
+    given = _SETTINGS.decode(body).input
+    return () if is_empty(given) else _texts(_PREDICTION.decode(given).system_prompt)
 
 
 _READERS: Final[dict[str, Callable[[bytes], Iterable[str]]]] = {
