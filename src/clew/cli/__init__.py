@@ -63,7 +63,7 @@ COMMANDS: Final = (
         "snippets",
         "clew.cli.snippets",
         "snippets",
-        "Look at prompt snippets and skills, check and import them.",
+        "Look at snippets and skills, check and import them.",
     ),
     Command("import", "clew.cli.import_", "import_", "Store the spans of an OTLP JSON file."),
     Command("prices", "clew.cli.prices", "prices", "Show what a model costs, and why."),
