@@ -59,6 +59,8 @@ def parse(text: str, path: Path, *, offset: int = 0) -> Document:
         document = Document(path, None, root, offset)
         _refuse_twice(document, root)
         data: Any = None if root is None else loader.construct_document(root)
+    except ConfigurationError:
+        raise
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = offset + (0 if mark is None else mark.line) + 1

@@ -204,7 +204,7 @@ class _Reading:
         end = next((at for at, line in enumerate(lines) if at and line.rstrip() == _FENCE), None)
         if end is None:
             raise ConfigurationError(f"{path}:1: the front matter has no end: a line `---`")
-        document = parse("\n".join(lines[1:end]), path, offset=1)
+        document = parse("\n".join((*lines[1:end], "")), path, offset=1)
         body = "\n".join(lines[end + 1 :]).strip("\n")
         if path.name == _SKILL_FILE:
             self.bare[path.resolve()] = _foreign_skill(document, body)
@@ -229,7 +229,8 @@ class _Reading:
         members.pop("kind", None)
         members["text"] = str(members.get("text", "")).strip("\n")
         if "metadata" in members and not isinstance(members["metadata"], str):
-            members["metadata"] = json.dumps(members["metadata"], ensure_ascii=False, default=str)
+            where = document.where((*place, "metadata"))
+            members["metadata"] = _json(members["metadata"], where)
         if isinstance(members.get("tags"), list):
             members["tags"] = ", ".join(members["tags"])
         self.snippets.append(_made(Snippet, document, place, members))
@@ -334,6 +335,13 @@ def _made(kind: type[T], document: Document, place: _Place, members: dict[str, A
         named = next((name for start, name in starts.items() if str(error).startswith(start)), "")
         spot = (*place, named or "identifier")
         raise ConfigurationError(f"{document.where(spot)}: {error}") from None
+
+
+def _json(value: Any, where: str) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str, allow_nan=False)
+    except (ValueError, TypeError, RecursionError):
+        raise ConfigurationError(f"{where}: metadata: it has no JSON") from None
 
 
 def _foreign_skill(document: Document, body: str) -> Found[Skill]:
