@@ -109,7 +109,7 @@ def test_a_content_type_may_have_parameters(http: httpx.Client) -> None:
     "compression", [Compression.NoCompression, Compression.Gzip, Compression.Deflate]
 )
 def test_the_stock_exporter_is_understood(
-    server: Running, http: httpx.Client, compression: Compression
+    server: Running, store_file: Path, compression: Compression
 ) -> None:
     """Spans of the OpenTelemetry SDK arrive through its own OTLP exporter."""
     exporter = OTLPSpanExporter(f"{server.address}/v1/traces", compression=compression)
@@ -118,12 +118,9 @@ def test_the_stock_exporter_is_understood(
     with provider.get_tracer("library").start_as_current_span("work", attributes={"n": 1}) as span:
         trace_id = f"{span.get_span_context().trace_id:032x}"
     provider.shutdown()
-    (stored,) = http.get(f"/api/runs/{trace_id}").json()["spans"]
-    assert ("work", "library", {"n": 1}) == (
-        stored["name"],
-        stored["scope"]["name"],
-        stored["attributes"],
-    )
+    with StoreSource(store_file) as source:
+        (stored,) = source.run(trace_id).spans
+    assert ("work", "library", {"n": 1}) == (stored.name, stored.scope.name, stored.attributes)
 
 
 @pytest.mark.parametrize("kind", [PROTOBUF, JSON])

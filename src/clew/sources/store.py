@@ -43,6 +43,13 @@ class StoreSource(BaseSource):
         """Return the names of the agents that have runs here."""
         return self._reader.agents()
 
+    def version(self, trace_id: str) -> str | None:
+        """Return what the summary of a run was made from: it changes with every span."""
+        version = self._reader.version(trace_id)
+        if version is None:
+            raise RunNotFoundError(f"there is no run {run_id_of(trace_id)}")
+        return version
+
     def close(self) -> None:
         """Close the file."""
         self._reader.close()

@@ -22,6 +22,13 @@ STATUS_WORDS: Final = {
     "waiting_for_approval": "waiting for approval",
     "waiting_for_input": "waiting for input",
 }
+APPROVERS: Final = {
+    "self": "approved by the initiator",
+    "second_person": "approved by a second person",
+    "initiator_unknown": "approved, initiator unknown",
+    "unresolved": "approver unresolved",
+}
+"""Who granted an approval."""
 
 
 def duration(length_ns: int) -> str:
@@ -117,12 +124,20 @@ def _model_facts(span: SpanRecord) -> list[str | None]:
     outcome = text(found, semconv.STREAM_OUTCOME)
     served = text(found, semconv.RESPONSE_MODEL)
     asked = text(found, semconv.REQUEST_MODEL)
+    provider = text(found, semconv.SERVED_PROVIDER)
+    hop = integer(found, semconv.PROVIDER_HOP)
+    first_chunk = number(found, semconv.RESPONSE_TIME_TO_FIRST_CHUNK)
+    cached = integer(found, semconv.USAGE_CACHE_READ)
     return [
         f"round {found[semconv.ROUND]}" if span.type == "round" else None,
         f"served by {served}" if served and asked and not served.startswith(asked) else None,
+        f"by {provider}" if provider and provider != text(found, semconv.PROVIDER) else None,
+        f"fallback {hop}" if hop else None,
         ", ".join(texts(found, semconv.RESPONSE_FINISH_REASONS)),
         f"{attempts} attempts" if attempts and attempts > 1 else None,
         f"stream {outcome}" if outcome and outcome != "complete" else None,
+        f"first chunk {duration(round(first_chunk * 1e9))}" if first_chunk is not None else None,
+        f"{tokens(cached)} cached" if cached else None,
     ]
 
 

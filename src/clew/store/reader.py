@@ -115,6 +115,14 @@ class Reader:
                 conflicts=tuple(_SPAN.decode(each[0]) for each in others),
             )
 
+    def version(self, trace_id: str) -> str | None:
+        """Return a text that changes when a run does, None if there is none with this id."""
+        with self._connection() as connection:
+            row = connection.execute(
+                "SELECT fold FROM runs WHERE trace_id = ?", (bytes.fromhex(trace_id),)
+            ).fetchone()
+        return None if row is None else str(row[0])
+
     def find(self, prefix: str, limit: int) -> tuple[str, ...]:
         """Return the trace ids that begin with these hex digits, at most `limit` of them."""
         low, high = (bytes.fromhex(prefix.ljust(32, digit)) for digit in "0f")

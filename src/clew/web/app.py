@@ -10,6 +10,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import Route
 
+from clew.allow_list import AllowList
 from clew.sources import Source
 from clew.store.writer import Writer
 from clew.web.bodies import Bodies, Limits
@@ -26,6 +27,7 @@ def create_app(
     host: str = "127.0.0.1",
     names: Iterable[str] = (),
     limits: Limits | None = None,
+    allow_list: AllowList | None = None,
 ) -> Starlette:
     """Return the ASGI application.
 
@@ -36,9 +38,10 @@ def create_app(
         host: the address that it is bound to.
         names: Host names that are answered besides `host` and those of loopback.
         limits: bounds of the receiver.
+        allow_list: what timelines may show of a span's attributes; by default the default list.
     """
     bodies = Bodies(limits or Limits())
-    pages = Pages(source, address=address)
+    pages = Pages(source, address=address, allow_list=allow_list)
     dropping = Receiver(bodies, None)
     return Starlette(
         routes=[

@@ -14,6 +14,7 @@ from typing import Final, Self
 import uvicorn
 
 from clew.errors import ClewError
+from clew.settings import Settings
 from clew.sources.store import StoreSource
 from clew.store import paths
 from clew.store.database import Claim
@@ -95,7 +96,7 @@ def start(
 
     Raises:
         StoreError: the store cannot be used, or is served already.
-        ClewError: the address cannot be bound.
+        ClewError: the address cannot be bound, or the settings in the environment are wrong.
     """
     path = store_path or paths.store_path()
     with contextlib.ExitStack() as stack:
@@ -109,7 +110,15 @@ def start(
         stack.callback(source.close)
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{sock.getsockname()[1]}"
-        app = create_app(writer, source, address=address, host=host, names=names, limits=limits)
+        app = create_app(
+            writer,
+            source,
+            address=address,
+            host=host,
+            names=names,
+            limits=limits,
+            allow_list=Settings.from_environment().effective_allow_list(),
+        )
         server = uvicorn.Server(_config(app))
         return Running(server, sock, address, stack.pop_all())
 

@@ -1,0 +1,181 @@
+"""What all pages share: templates, answers in either form, errors, and reading parameters.
+
+A page is rendered whole before its first byte is sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final, cast
+
+import msgspec
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from clew import semconv
+from clew.errors import ClewError
+from clew.sources import RunNotFoundError, forms, wording
+from clew.store.records import QueryError
+
+View = Callable[[Request], Response]
+"""Answers one request, in the form that was asked for."""
+
+HERE: Final = Path(__file__).parent
+_logger: Final = logging.getLogger("clew.web")
+_FLAGS: Final = {"1": True, "true": True, "on": True, "0": False, "false": False, "": False}
+_VARIES: Final = {"vary": "accept"}
+
+
+class NotFoundError(ClewError, LookupError):
+    """A page has nothing to show under this address; the message says what is not there."""
+
+
+def environment(**shown: Any) -> Environment:
+    """Return the templates, with everything escaped that they print; `shown` is known to all."""
+    env = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    content = b"".join(
+        each.read_bytes() for each in sorted((HERE / "static").iterdir()) if each.is_file()
+    )
+    env.filters["iso"] = forms.time_text
+    shared = {
+        "wording": wording,
+        "version": hashlib.sha256(content).hexdigest()[:12],
+        "statuses": semconv.RUN_STATUSES,
+        **shown,
+    }
+    cast("dict[str, Any]", env.globals).update(shared)
+    return env
+
+
+class Views:
+    """Renders pages and turns errors into answers."""
+
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+
+    def page(self, name: str, /, *, headers: Mapping[str, str] | None = None, **values: Any
+             ) -> Response:  # fmt: skip
+        """Return a rendered template."""
+        text = self._env.get_template(name).render(values)
+        return HTMLResponse(text, headers={**_VARIES, **(headers or {})})
+
+    def routes(self, *pages: tuple[str, View]) -> list[Route]:
+        """Return routes that answer GET with these views."""
+        return [Route(path, self.answering(view), methods=["GET"]) for path, view in pages]
+
+    def answering(self, view: View) -> View:
+        """Return a view whose errors are answers."""
+
+        # A plain function: starlette runs it on a worker thread, where reading may block.
+        def endpoint(request: Request) -> Response:
+            try:
+                return view(request)
+            except ClewError as error:
+                return self.failure(request, error)
+            except Exception as error:
+                _logger.exception("Clew could not answer %s", request.url.path)
+                return self.failure(request, error)
+
+        return endpoint
+
+    def failure(self, request: Request, error: Exception) -> Response:
+        """Answer an error in the form that was asked for, without any of its details."""
+        status, message = _explain(error)
+        if wants_json(request):
+            return json_response({"error": {"status": status, "message": message}}, status)
+        phrase = HTTPStatus(status).phrase
+        page = self._env.get_template("error.html").render(
+            status=status, phrase=phrase, message=message, twin=None
+        )
+        return HTMLResponse(page, status, headers=_VARIES)
+
+
+def wants_json(request: Request) -> bool:
+    """Tell whether the JSON twin is asked for, by its address or by `Accept`."""
+    if request.url.path.startswith("/api/"):
+        return True
+    accepted = request.headers.get("accept", "")
+    return "application/json" in accepted and "text/html" not in accepted
+
+
+def json_response(
+    content: Any, status: int = 200, *, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return `content` as JSON."""
+    body = msgspec.json.encode(content)
+    found = {**_VARIES, **(headers or {})}
+    return Response(body, status, media_type="application/json", headers=found)
+
+
+def unchanged(request: Request, tag: str) -> Response | None:
+    """Return 304 where the asker already has what this entity tag stands for."""
+    known = request.headers.get("if-none-match", "")
+    if tag in (each.strip() for each in known.split(",")):
+        return Response(status_code=304, headers={**_VARIES, "etag": tag})
+    return None
+
+
+def tag_of(*parts: object) -> str:
+    """Return a weak entity tag of some values."""
+    text = "\x1f".join(map(str, parts))
+    return f'W/"{hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:24]}"'
+
+
+def _explain(error: Exception) -> tuple[int, str]:
+    match error:
+        case RunNotFoundError():
+            return 404, "There is no such run or span."
+        case NotFoundError():
+            return 404, str(error)
+        case QueryError():
+            return 400, str(error)
+        case ClewError():
+            return 503, str(error)
+        case HTTPException():
+            return error.status_code, HTTPStatus(error.status_code).phrase
+        case _:
+            return 500, "The viewer has met a fault of its own; its log says more."
+
+
+def flag(asked: Mapping[str, str], name: str) -> bool:
+    """Read a parameter that is true or false.
+
+    Raises:
+        QueryError: it is neither.
+    """
+    value = asked.get(name, "").lower()
+    if value not in _FLAGS:
+        raise QueryError(f"{name} must be true or false")
+    return _FLAGS[value]
+
+
+def whole(
+    asked: Mapping[str, str], name: str, default: int, *, least: int = 1, most: int = 10**9
+) -> int:
+    """Read a parameter that is a whole number.
+
+    Raises:
+        QueryError: it is none, or out of bounds.
+    """
+    value = asked.get(name, "")
+    if not value:
+        return default
+    digits = value.removeprefix("-") if least < 0 else value
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 9 or int(value) < least:
+        raise QueryError(f"{name} must be a whole number of at least {least}")
+    if int(value) > most:
+        raise QueryError(f"{name} must be at most {most}")
+    return int(value)
