@@ -168,6 +168,7 @@ def test_the_timeline_is_used_by_keyboard_alone(page: Any, send: Send) -> None:
     run = sample_runs.triage()
     send(run)
     page.goto(f"/runs/{run.run_id}")
+    page.wait_for_selector("html[data-ready]", state="attached")
     page.keyboard.press("Tab")
     assert "Skip to content" == page.evaluate("document.activeElement.textContent")
     page.keyboard.press("ArrowDown")
