@@ -223,10 +223,11 @@ class Gate(Protocol):
     `settle(proposal, settlement)`, called when what it allowed has ended; `release(proposal)`,
     called when what it allowed did not happen after all; `suspended(approval_id, reference)`,
     called with what resumes a run that waits for its approval; `rank`, by which gates are ordered
-    (cheap ones first, 50 if absent). A gate of `model_output` that has `window` (a number of
-    characters) and `check_text(proposal, text)`, or `acheck_text`, looks at streams by window;
-    `overlap` says how many characters it sees again. Without these a stream is held back whole.
-    `check` may be called from several threads at once.
+    (cheap ones first, 50 if absent); `looks_at_offers`, true where it denies a tool by name and
+    effect alone, so that the loop asks it before a tool is offered. A gate of `model_output` that
+    has `window` (a number of characters) and `check_text(proposal, text)`, or `acheck_text`, looks
+    at streams by window; `overlap` says how many characters it sees again. Without these a stream
+    is held back whole. `check` may be called from several threads at once.
     """
 
     @property

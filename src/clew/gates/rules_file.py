@@ -83,6 +83,7 @@ class RulesFileGate(BaseGate):
     default_name: ClassVar[str] = "rules"
     kinds = frozenset({"model_call", "tool_call"})
     rank: ClassVar[int] = 15
+    looks_at_offers: ClassVar[bool] = True
 
     def __init__(
         self,

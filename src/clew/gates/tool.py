@@ -47,6 +47,7 @@ class ToolGate(BaseGate):
 
     default_name: ClassVar[str] = "tool"
     rank: ClassVar[int] = 10
+    looks_at_offers: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -315,15 +315,16 @@ class FallbackProvider(Provider):
 
     def close(self) -> None:
         """Close the connections of every provider of the chain."""
-        for provider in self._providers():
+        for provider in self.providers():
             provider.close()
 
     async def aclose(self) -> None:
         """Close the connections of every provider of the chain on the running loop."""
-        for provider in self._providers():
+        for provider in self.providers():
             await provider.aclose()
 
-    def _providers(self) -> list[Provider]:
+    def providers(self) -> list[Provider]:
+        """Return every provider of the chain; those that are looked up by name are not known."""
         given: list[Any] = [self.first, *self._others]
         found = [one.provider if isinstance(one, Choice) else one for one in given]
         return [one for one in found if isinstance(one, Provider)]

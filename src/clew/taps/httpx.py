@@ -190,6 +190,16 @@ PATCHES: Mapping[str, tuple[tuple[str, str, Any], ...]] = dict.fromkeys(
 """What is wrapped in which module: class, method, wrapper."""
 
 
+def listens(client: Any) -> bool:
+    """Tell whether what a client object sends is listened to."""
+    found: Any = getattr(client, "send", None)
+    while found is not None:
+        if getattr(found, "_self_wrapper", None) in (_send, _asend):
+            return True
+        found = getattr(found, "__wrapped__", None)
+    return False
+
+
 def sender(client: Any) -> tuple[str, Any] | None:
     """Return the method of a client object that sends, and its wrapper."""
     for base in type(client).__mro__:
