@@ -342,6 +342,13 @@ def covered_by(round_: Round, base: Context) -> Context:
     return Context({**trace.set_span_in_context(round_.span, base), _COVER: round_})
 
 
+def is_covered() -> bool:
+    """Tell whether what is sent here is part of a round that is recorded further out."""
+    here = current()
+    cover: Any = here.get(_COVER)
+    return cover is not None and node_in(here) is cover.parent_node
+
+
 def active_exchange() -> Exchange | None:
     """Return the exchange whose request is being sent here."""
     active = otel_context.get_value(_EXCHANGE)

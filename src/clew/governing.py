@@ -16,11 +16,10 @@ import msgspec
 from clew import semconv
 from clew._guard import guard, record_failure
 from clew.decisions import Decision
-from clew.errors import ApprovalRequired, ClewError, PolicyDenied
-from clew.exchange import Exchange
+from clew.errors import ApprovalRequired, AuditError, ClewError, PolicyDenied
 from clew.pipeline.runtime import Runtime
 from clew.proposals import here, of_tool
-from clew.rounds import RoundRecord
+from clew.rounds import Round, RoundRecord
 from clew.rules import OTHER, Identifier
 from clew.runs import Run
 from clew.spans import is_cancellation
@@ -181,17 +180,23 @@ class Governor:
         for step in result.steps:
             if step.verdict.outcome == "allow" and not self.record_allow:
                 continue
-            decision_id = self._record(
+            decision = self._record(
                 result.proposal, step, executed=stopped is None, released=released
             )
             if step is stopped:
-                result.error = _error(step, decision_id, result.proposal)
-        if stopped is not None:
+                result.error = _error(step, decision.id, result.proposal)
+            elif not decision.durable and self._fails_closed():
+                result.error = result.error or AuditError(f"the {result.proposal.kind}")
+        if result.error is not None:
             self.release(result)
+
+    def _fails_closed(self) -> bool:
+        journal = self.runtime.journal
+        return journal is not None and journal.fail_closed
 
     def _record(
         self, proposal: Proposal, step: Step, *, executed: bool, released: int | None = None
-    ) -> str:
+    ) -> Decision:
         verdict = step.verdict
         decision = Decision(
             step.gate.name,
@@ -215,7 +220,7 @@ class Governor:
             decision.record(
                 step.started_ns, proposed_ns=verdict.proposed_ns, decided_ns=verdict.decided_ns
             )
-        return decision.id
+        return decision
 
     def of_tool(
         self, call: PendingCall, turn: tuple[PendingCall, ...], *, executing: bool
@@ -267,9 +272,9 @@ class Governor:
                     settle(result.proposal, settlement)
         result.asked = []
 
-    def follow(self, result: Result, begun: Exchange | None) -> None:
+    def follow(self, result: Result, round_: Round | None) -> None:
         """Remember whom to tell when the round has ended."""
-        span = None if begun is None else begun.round.span.get_span_context()
+        span = None if round_ is None else round_.span.get_span_context()
         if span is None or not span.is_valid:
             self.settle(result, Settlement())  # nobody will say how it ended
             return

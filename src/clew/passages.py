@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import msgspec
 
 from clew.errors import ApprovalRequired, ClewError
-from clew.exchange import Exchange, LogicalCall, Target, current_call
+from clew.exchange import Exchange, LogicalCall, Target, current_call, is_covered
 from clew.facts import CALL_OPERATIONS, ROUND_OPERATIONS, RequestFacts
 from clew.governing import (
     TOOL_KINDS,
@@ -26,6 +26,7 @@ from clew.governing import (
 from clew.pipeline import runtime as _runtime
 from clew.pipeline.runtime import Runtime
 from clew.proposals import NUMBERS, here, of_request
+from clew.rounds import Round
 from clew.runs import Run
 from clew.tools import canonical
 from clew.typing import (
@@ -83,15 +84,19 @@ def _again(call: LogicalCall | None, body: bytes | None) -> Passage | None:
 def _prepare(
     runtime: Runtime, target: Target, body: bytes | None
 ) -> tuple[Proposal, RequestFacts, list[Gate], Run | None]:
-    run = here()
-    gates = governor_of(runtime).gates_for(run, _MODEL_KINDS)
     route = target.route
     facts = route.dialect.request(body, route) if body else RequestFacts()
-    return of_request(runtime, run, target, facts, body), facts, gates, run
+    proposal, gates, run = _prepared(runtime, target, facts, body)
+    return proposal, facts, gates, run
 
 
 def governs(target: Target, method: str) -> bool:
-    """Tell whether the gates are asked about a request: nothing leaves by asking for a list."""
+    """Tell whether the gates are asked about a request.
+
+    Nothing leaves by asking for a list, and what a recorded callable sends was decided on with it.
+    """
+    if is_covered():
+        return False
     operation = target.route.operation
     return operation in ROUND_OPERATIONS or operation in CALL_OPERATIONS or method == "POST"
 
@@ -144,10 +149,52 @@ def _passed(result: Result, facts: RequestFacts, body: bytes | None, run: Run | 
     return passage
 
 
-def after_begin(runtime: Runtime, passage: Passage, begun: Exchange | None) -> None:
+def before_call(
+    runtime: Runtime, target: Target, facts: RequestFacts, arguments: bytes | None
+) -> Passage:
+    """Ask the gates about a call of a callable; nothing of it can be redacted.
+
+    Args:
+        runtime: the runtime; it has a governor.
+        target: what the callable stands for.
+        facts: what its arguments say.
+        arguments: its arguments as JSON, None where they have no such form.
+
+    Raises:
+        PolicyDenied: a gate denies it.
+        ApprovalRequired: a gate wants an approval first.
+    """
+    proposal, gates, run = _prepared(runtime, target, facts, arguments)
+    result = governor_of(runtime).ask(proposal, gates, _MODEL_KINDS, redact=False)
+    if result.error is not None:
+        _raise(result.error)
+    return Passage(result, facts, arguments, run)
+
+
+async def abefore_call(
+    runtime: Runtime, target: Target, facts: RequestFacts, arguments: bytes | None
+) -> Passage:
+    """Do what `before_call` does, in asynchronous code."""
+    proposal, gates, run = _prepared(runtime, target, facts, arguments)
+    result = await governor_of(runtime).aask(proposal, gates, _MODEL_KINDS, redact=False)
+    if result.error is not None:
+        _raise(result.error)
+    return Passage(result, facts, arguments, run)
+
+
+def _prepared(
+    runtime: Runtime, target: Target, facts: RequestFacts, body: bytes | None
+) -> tuple[Proposal, list[Gate], Run | None]:
+    run = here()
+    gates = governor_of(runtime).gates_for(run, _MODEL_KINDS)
+    return of_request(runtime, run, target, facts, body), gates, run
+
+
+def after_begin(runtime: Runtime, passage: Passage, begun: Exchange | Round | None) -> None:
     """Tell who wants to know the end of the round that has begun."""
     if passage.result.asked:
-        governor_of(runtime).follow(passage.result, begun)
+        round_ = begun.round if isinstance(begun, Exchange) else begun
+        governor_of(runtime).follow(passage.result, round_)
 
 
 # --- answers -------------------------------------------------------------------------------------
@@ -159,6 +206,11 @@ class Answer(NamedTuple):
     replacement: bytes | None = None
     again: bool = False
     """True where a gate wants the model to be asked once more."""
+
+
+def wants_answer(runtime: Runtime, passage: Passage) -> bool:
+    """Tell whether a gate is asked about the answer."""
+    return bool(governor_of(runtime).gates_for(passage.run, _OUTPUT_KINDS))
 
 
 def holds(runtime: Runtime, passage: Passage) -> bool:

@@ -54,9 +54,11 @@ def _of_run(run: Run | None) -> dict[str, Any]:
     }
 
 
-def _zone(runtime: Runtime, host: str) -> str:
+def _zone(runtime: Runtime, host: str, provider: str | None) -> str:
+    """Return the zone of a host; a callable of the user's own has none, and is in its provider's."""
     zones = runtime.settings.trust_zones
-    return zones.get(host) or zones.get(host.partition(":")[0]) or UNKNOWN_ZONE
+    name = host or provider or ""
+    return zones.get(name) or zones.get(name.partition(":")[0]) or UNKNOWN_ZONE
 
 
 def _host(target: Target) -> str:
@@ -105,7 +107,7 @@ def of_request(
         max_output_tokens=facts.max_tokens,
         planned_input_tokens=None if body is None else -(-len(body) // 4),
         planned_cost=planned_cost,
-        trust_zone=_zone(runtime, host),
+        trust_zone=_zone(runtime, host, target.route.provider),
         content=lambda: body,
         **_of_run(run),
     )

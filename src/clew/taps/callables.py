@@ -18,17 +18,21 @@ import wrapt
 from opentelemetry import context as otel_context
 from opentelemetry.context import Context
 
-from clew import context, exchange, semconv
+from clew import captured, context, exchange, passages, semconv
 from clew._guard import guard, record_failure
 from clew.dialects._unknown import unknown
 from clew.errors import ClewError
+from clew.exchange import Target
+from clew.facts import RequestFacts
+from clew.passages import Passage
 from clew.pipeline import runtime as _runtime
 from clew.pipeline.runtime import Runtime
 from clew.rounds import Ending, Round
 from clew.rules import OTHER
 from clew.spans import allowed, is_cancellation
-from clew.taps.items import AsyncItems, Follower, Opened, SyncItems
+from clew.taps.items import AsyncItems, Follower, Items, Opened, SyncItems
 from clew.taps.places import Gathered, Places
+from clew.tools import canonical
 from clew.typing import Route
 
 
@@ -54,20 +58,22 @@ class Recorder:
         self, wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Call `wrapped`, and record it."""
-        if not self.active or _runtime.get() is None:
+        runtime = _runtime.get()
+        if not self.active or runtime is None:
             return wrapped(*args, **kwargs)
+        call = _Call(self, runtime, self._arguments(instance, args, kwargs))
         if inspect.iscoroutinefunction(wrapped):
-            return self._await(wrapped, instance, args, kwargs)
-
-        def start() -> Opened | None:
-            return self._open(instance, args, kwargs)
-
+            return self._await(call, wrapped, args, kwargs)
         if inspect.isgeneratorfunction(wrapped) or inspect.isasyncgenfunction(wrapped):
             # Its body runs when it is iterated over, and not before.
-            return self._stream(wrapped(*args, **kwargs), start, self.places.gather())
-        opened = start()
+            call.streams = True
+            admission = None if runtime.governor is None else call
+            gathered = self.places.gather()
+            return self._stream(wrapped(*args, **kwargs), call.open, gathered, admission=admission)
+        call.admit()
+        opened = call.open()
         if opened is None:
-            return wrapped(*args, **kwargs)
+            return call.look_at(wrapped(*args, **kwargs))
         token = context.attach(opened.inner)
         try:
             result = wrapped(*args, **kwargs)
@@ -77,18 +83,19 @@ class Recorder:
         finally:
             context.detach(token)
         if inspect.isawaitable(result):
-            return self._settle(opened, result)
-        return self._answered(opened, result)
+            return self._settle(call, opened, result)
+        return call.look_at(self._answered(opened, result))
 
     async def _await(
-        self, wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, call: _Call, wrapped: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        opened = self._open(instance, args, kwargs)
+        await call.aadmit()
+        opened = call.open()
         if opened is None:
-            return await wrapped(*args, **kwargs)
-        return await self._settle(opened, wrapped(*args, **kwargs))
+            return await call.alook_at(await wrapped(*args, **kwargs))
+        return await self._settle(call, opened, wrapped(*args, **kwargs))
 
-    async def _settle(self, opened: Opened, result: Any) -> Any:
+    async def _settle(self, call: _Call, opened: Opened, result: Any) -> Any:
         token = context.attach(opened.inner)
         try:
             result = await result
@@ -97,29 +104,26 @@ class Recorder:
             raise
         finally:
             context.detach(token)
-        return self._answered(opened, result)
+        return await call.alook_at(self._answered(opened, result))
 
-    def _open(
+    def _arguments(
         self, instance: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Opened | None:
-        runtime = _runtime.get()
-        if runtime is None:
-            return None
-        try:
-            return self._opened(runtime, instance, args, kwargs)
-        except Exception:
-            record_failure("look at a call")
-            return None
-
-    def _opened(
-        self, runtime: Runtime, instance: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Opened:
+    ) -> dict[str, Any]:
         given = dict(zip(self._names, args, strict=False))
-        arguments = {"self": instance, **self._defaults, **given, **kwargs}
-        request = self.places.request(arguments)
+        return {"self": instance, **self._defaults, **given, **kwargs}
+
+    @property
+    def target(self) -> Target:
+        """What the callable stands for."""
+        return Target(self._route, self._born, propagates=False)
+
+    def opened(self, runtime: Runtime, request: RequestFacts) -> Opened:
+        """Open a round."""
         started = time.perf_counter_ns()
         round_ = Round(self._route, request, grouped=True, resend=0)
         round_.open(runtime, self._born, None)
+        if runtime.capturing:
+            round_.capture(runtime, None)
         round_.attempts = 1
         outer: Context = otel_context.get_current()
         return Opened(runtime, round_, exchange.covered_by(round_, outer), started)
@@ -147,8 +151,9 @@ class Recorder:
         gathered: Gathered,
         *,
         begun: bool = False,
+        admission: _Call | None = None,
     ) -> Any:
-        follower = Follower(start, gathered.take, gathered.facts)
+        follower = Follower(start, gathered.take, gathered.facts, admission)
         if begun:
             follower.begin()
         asynchronous = hasattr(stream, "__anext__") or hasattr(stream, "__aiter__")
@@ -171,6 +176,107 @@ class Recorder:
         else:
             keyed[name] = stream
         return result
+
+
+class _Call:
+    """One call of a recorded callable: the gates in front of it and behind it, and its round."""
+
+    def __init__(self, recorder: Recorder, runtime: Runtime, arguments: dict[str, Any]) -> None:
+        self._recorder = recorder
+        self._runtime = runtime
+        self._arguments = arguments
+        self._request: RequestFacts | None = None
+        self._passage: Passage | None = None
+        self.streams = False
+        """Whether it is known before that a stream comes."""
+
+    def admit(self) -> None:
+        """Ask the gates whether the call may be made.
+
+        Raises:
+            PolicyDenied: a gate denies it; the callable is not called.
+            ApprovalRequired: a gate wants an approval first.
+        """
+        runtime = self._runtime
+        if runtime.governor is not None:
+            target, (request, given) = self._recorder.target, self._asked()
+            self._passage = passages.before_call(runtime, target, request, given)
+            if self.streams:
+                passages.after_answer(runtime, self._passage, None, retried=True)
+
+    async def aadmit(self) -> None:
+        """Do what `admit` does, in asynchronous code."""
+        runtime = self._runtime
+        if runtime.governor is not None:
+            target, (request, given) = self._recorder.target, self._asked()
+            self._passage = await passages.abefore_call(runtime, target, request, given)
+            if self.streams:
+                await passages.aafter_answer(runtime, self._passage, None, retried=True)
+
+    def _asked(self) -> tuple[RequestFacts, bytes | None]:
+        self._request = self._recorder.places.request(self._arguments)
+        arguments = {name: each for name, each in self._arguments.items() if name != "self"}
+        return self._request, _json(arguments)
+
+    def open(self) -> Opened | None:
+        """Open the round."""
+        opened = None
+        with guard("look at a call"):
+            request = self._request or self._recorder.places.request(self._arguments)
+            opened = self._recorder.opened(self._runtime, request)
+        if self._passage is not None:
+            round_ = None if opened is None else opened.round
+            passages.after_begin(self._runtime, self._passage, round_)
+        return opened
+
+    def look_at(self, result: Any) -> Any:
+        """Ask the gates about a result; return it. A stream of objects cannot be looked at.
+
+        Raises:
+            PolicyDenied: a gate denies it.
+            ApprovalRequired: a gate wants an approval first.
+        """
+        passage, runtime = self._passage, self._runtime
+        if passage is None or not passages.wants_answer(runtime, passage):
+            return result
+        try:
+            passages.after_answer(runtime, passage, _of_result(result), retried=True)
+        except BaseException:
+            if isinstance(result, SyncItems):
+                result.close()
+            raise
+        return result
+
+    async def alook_at(self, result: Any) -> Any:
+        """Do what `look_at` does, in asynchronous code."""
+        passage, runtime = self._passage, self._runtime
+        if passage is None or not passages.wants_answer(runtime, passage):
+            return result
+        try:
+            await passages.aafter_answer(runtime, passage, _of_result(result), retried=True)
+        except BaseException:
+            if isinstance(result, AsyncItems):
+                await result.aclose()
+            elif isinstance(result, SyncItems):
+                result.close()
+            raise
+        return result
+
+
+def _of_result(result: Any) -> bytes | None:
+    """Return a result as JSON; None where it has no such form, as a stream has none."""
+    return None if isinstance(result, Items) else _json(result)
+
+
+def _json(value: Any) -> bytes | None:
+    with guard("write a call as JSON"):
+        if hasattr(value, "model_dump"):
+            value = value.model_dump()
+        found = canonical(captured.plain(value))
+        if found is None and hasattr(value, "__dict__"):
+            found = canonical(captured.plain(vars(value)))
+        return found
+    return None
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:

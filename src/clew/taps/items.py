@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import wrapt
 from opentelemetry.context import Context
@@ -35,6 +35,18 @@ class Opened:
         """`time.perf_counter_ns()` when it was opened."""
 
 
+class Admission(Protocol):
+    """Lets a call be made, or raises."""
+
+    def admit(self) -> None:
+        """Let it, or raise."""
+        ...
+
+    async def aadmit(self) -> None:
+        """Do what `admit` does, in asynchronous code."""
+        ...
+
+
 class Follower:
     """Follows one stream of objects, and ends its round exactly once.
 
@@ -43,6 +55,7 @@ class Follower:
             has called no model.
         take: takes note of an item.
         facts: returns what has been learnt, given whether the stream is complete.
+        admission: who has to let the stream begin, if anybody.
     """
 
     def __init__(
@@ -50,7 +63,10 @@ class Follower:
         start: Callable[[], Opened | None],
         take: Callable[[Any], None],
         facts: Callable[[bool], ResponseFacts],
+        admission: Admission | None = None,
     ) -> None:
+        self._admission = admission
+        self._refusal: BaseException | None = None
         self._start: Callable[[], Opened | None] | None = start
         self._take = take
         self._facts = facts
@@ -73,6 +89,8 @@ class Follower:
 
     def step(self, function: Callable[..., Any], *args: Any) -> Any:
         """Make one step of a stream: an item, or its end."""
+        if self._admission is not None:
+            self._admit(self._admission)
         self.begin()
         stepper = self._stepper
         if stepper is None or self._done:
@@ -90,6 +108,8 @@ class Follower:
 
     async def astep(self, function: Callable[..., Any], *args: Any) -> Any:
         """Make one step of an asynchronous stream."""
+        if self._admission is not None:
+            await self._aadmit(self._admission)
         self.begin()
         stepper = self._stepper
         if stepper is None or self._done:
@@ -104,6 +124,27 @@ class Follower:
             stepper.leave(token)
         self._took(item)
         return item
+
+    def _admit(self, admission: Admission) -> None:
+        """Begin only if the stream may; what was refused once stays refused."""
+        if self._refusal is not None:
+            raise self._refusal
+        try:
+            admission.admit()
+        except BaseException as error:
+            self._refusal = error
+            raise
+        self._admission = None
+
+    async def _aadmit(self, admission: Admission) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+        try:
+            await admission.aadmit()
+        except BaseException as error:
+            self._refusal = error
+            raise
+        self._admission = None
 
     def _took(self, item: Any) -> None:
         self.chunks += 1
