@@ -257,7 +257,7 @@ def test_an_entry_vouches_for_a_file():
 @pytest.mark.usefixtures("folder")
 def test_an_entry_whose_file_is_wrong_says_both_places():
     """The entry, and what is wrong with the file that it names."""
-    assert ["a.yaml:2: gone.md cannot be read: No such file or directory"] == [
+    assert ["a.yaml:2: gone.md: cannot be read: No such file or directory"] == [
         each.replace(f"{Path.cwd()}{os.sep}", "")
         for each in problems("a.yaml", "skills:\n  - file: gone.md\n")
     ]
@@ -399,9 +399,11 @@ def test_what_is_no_file_of_ours_is_said_at_once():
     """Missing paths, other endings, text that is not UTF-8."""
     write("a.txt", "x")
     Path("b.yaml").write_bytes(b"snippets: \xff")
-    assert ("gone cannot be read: there is no such file or folder",) == scan(Path("gone")).problems
-    assert ("a.txt is neither YAML nor Markdown: .yaml, .yml, .md",) == scan(Path("a.txt")).problems
-    assert ("b.yaml is not UTF-8: byte 10",) == scan(Path("b.yaml")).problems
+    assert ("gone: cannot be read: there is no such file or folder",) == scan(Path("gone")).problems
+    assert ("a.txt: it is neither YAML nor Markdown: .yaml, .yml, .md",) == scan(
+        Path("a.txt")
+    ).problems
+    assert ("b.yaml: it is not UTF-8: byte 10",) == scan(Path("b.yaml")).problems
 
 
 @pytest.mark.usefixtures("folder")

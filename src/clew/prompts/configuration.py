@@ -24,7 +24,12 @@ from clew.prompts.snippets import parse_tags
 
 
 def _tags(value: Any) -> Any:
-    return parse_tags(value) if isinstance(value, str | list | tuple) else value  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(value, str):
+        return parse_tags(value)
+    if isinstance(value, list | tuple):
+        given = cast("list[Any]", value)
+        return parse_tags(given) if all(isinstance(each, str) for each in given) else value  # pyright: ignore[reportUnknownVariableType]
+    return value
 
 
 def _prompt(value: Any, check: ValidatorFunctionWrapHandler) -> Any:

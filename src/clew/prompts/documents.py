@@ -81,9 +81,9 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text("utf-8-sig")
     except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{path} is not UTF-8: byte {error.start}") from None
+        raise ConfigurationError(f"{path}: it is not UTF-8: byte {error.start}") from None
 
 
 def _members(node: Any) -> list[tuple[Any, tuple[int, Any]]]:

@@ -273,11 +273,13 @@ _Place = tuple[str | int, ...]
 def _files(path: Path) -> Iterator[Path]:
     if path.is_file():
         if path.suffix.lower() not in _ENDINGS:
-            raise ConfigurationError(f"{path} is neither YAML nor Markdown: {', '.join(_ENDINGS)}")
+            raise ConfigurationError(
+                f"{path}: it is neither YAML nor Markdown: {', '.join(_ENDINGS)}"
+            )
         yield path
         return
     if not path.is_dir():
-        raise ConfigurationError(f"{path} cannot be read: there is no such file or folder")
+        raise ConfigurationError(f"{path}: cannot be read: there is no such file or folder")
     for folder, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
