@@ -41,6 +41,7 @@ def test_the_environment_fills_each_setting() -> None:
         "CLEW_PROPAGATE_TO": ("A.local, b.local", frozenset({"a.local", "b.local"})),
         "CLEW_MODEL_ALIASES": ("gpt-prod=openai/gpt-4o", {"gpt-prod": "openai/gpt-4o"}),
         "CLEW_PRICES_FILE": ("/tmp/prices.json", Path("/tmp/prices.json")),  # noqa: S108
+        "CLEW_AUDIT": ("fail_closed", "fail_closed"),
         "CLEW_KEEP": ("Deny, error", frozenset({"deny", "error"})),
         "CLEW_KEEP_ABOVE_USD": ("0.5", 0.5),
         "CLEW_INTEGRITY": ("false", False),
@@ -49,6 +50,9 @@ def test_the_environment_fills_each_setting() -> None:
         "CLEW_CAPTURE_MAX": ("full", "full"),
         "CLEW_CONTENT_TO": ("spans", frozenset({"spans"})),
         "CLEW_CONTENT_LIMIT": ("100", 100),
+        "CLEW_PROMPT_CAPTURE": ("On", True),
+        "CLEW_PROMPT_RETENTION_DAYS": ("30", 30),
+        "CLEW_PROMPT_MAX_BYTES": ("1000", 1000),
         "CLEW_REDACTION": ("detect_secrets", ("detect_secrets",)),
         "CLEW_ALLOW_LIST": ("/etc/clew/list.yaml", Path("/etc/clew/list.yaml")),
         "CLEW_DATA_DIR": ("/var/clew", Path("/var/clew")),
@@ -112,3 +116,20 @@ def test_the_readme_lists_each_variable() -> None:
         r"^\| `((?:OTEL|CLEW)_[A-Z_]+)` \| (.+?) \|", README.read_text(), re.MULTILINE
     )
     assert rows == [(variable.name, variable.meaning) for variable in VARIABLES]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "field", "expected"),
+    [
+        ("CLEW_PROMPT_CAPTURE", "perhaps", "prompt_capture", False),
+        ("CLEW_PROMPT_CAPTURE", "disable", "prompt_capture", False),
+        ("CLEW_PROMPT_RETENTION_DAYS", "forever", "prompt_retention_days", 7),
+        ("CLEW_PROMPT_RETENTION_DAYS", "0", "prompt_retention_days", 7),
+        ("CLEW_PROMPT_RETENTION_DAYS", "-3", "prompt_retention_days", 7),
+    ],
+)
+def test_what_cannot_be_read_neither_records_nor_keeps_for_ever(
+    name: str, text: str, field: str, expected: object
+) -> None:
+    """An unreadable switch is off, an unreadable retention is 7 days."""
+    assert getattr(Settings.from_environment({name: text}), field) == expected

@@ -1,12 +1,14 @@
 """What is captured of a model call or a tool call, and where it goes.
 
-`deliver` is the one place that captured content passes: now it goes onto spans, when the settings
-say so. Reading and masking happen when the call has ended, on the caller's path.
+There are two ways out, and no third: `deliver` puts content onto spans, when the settings say so,
+and `CapturedCall.ended` hands a finished call to the recorder, when calls are recorded. Both read
+and mask later, on threads of their own; a tool call is read when it ends.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -15,19 +17,25 @@ import msgspec
 from clew import levels, semconv
 from clew._guard import record_failure
 from clew.facts import ResponseFacts
-from clew.pipeline.runtime import Runtime
+from clew.pipeline.runtime import Recorder, Runtime
 from clew.rules import CapturedText
+from clew.store.prompt_records import Attempt
 from clew.typing import StreamReader
 
 _MOST_BYTES = 16 * 1024 * 1024
 """Bytes of a body that are kept; of a larger one there is no content."""
 _LIMITS = ("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT")
 _SMALLEST = 100
+_MOST_ATTEMPTS = 64
+_OVERHEAD = 4096
+"""Bytes that a finished call takes beside its bodies, about."""
 
 
 def wanted(runtime: Runtime, level: int) -> bool:
-    """Tell whether content is captured at a level: whether there is a place for it, too."""
-    return level >= levels.REDACTED and bool(runtime.settings.content_to)
+    """Tell whether a call is captured at a level: whether there is a place for it, too."""
+    if level >= levels.METADATA and runtime.recorder is not None:
+        return True
+    return level >= levels.REDACTED and "spans" in runtime.settings.content_to
 
 
 def deliver(runtime: Runtime, level: int, found: Mapping[str, Any]) -> dict[str, CapturedText]:
@@ -66,34 +74,125 @@ def _sdk_limits(usual: int) -> tuple[int, ...]:
 
 
 class CapturedCall:
-    """The bodies of one model call, kept until it ends."""
+    """The bodies of one model call and its attempts, kept until it ends.
 
-    __slots__ = ("_body", "_dialect", "_level", "_pieces", "_request", "_runtime", "_stream_type")
+    At level `metadata` only the request is kept, for the recorder to measure it.
+    """
+
+    __slots__ = (
+        "_attempts",
+        "_began",
+        "_body",
+        "_dialect",
+        "_keeps",
+        "_level",
+        "_number",
+        "_pieces",
+        "_recorder",
+        "_request",
+        "_runtime",
+        "_size",
+        "_start",
+        "_stream_type",
+    )
 
     def __init__(self, runtime: Runtime, level: int, dialect: str, body: bytes | None) -> None:
         self._runtime = runtime
+        self._recorder: Recorder | None = runtime.recorder
         self._level = level
+        self._keeps = level >= levels.REDACTED
         self._dialect = dialect
-        self._request = body if body is not None and len(body) <= _MOST_BYTES else None
+        self._request = _bounded(body)
+        self._size = _size(body)
         self._body: bytes | None = None
         self._pieces: _Following | None = None
-        self._stream_type = ""
+        self._stream_type: str | None = None
+        self._attempts: list[Attempt] = []
+        self._number = 1
+        self._start = self._began = time.perf_counter_ns()
 
     def took(self, body: bytes, stream_type: str | None = None) -> None:
         """Take a whole response body; `stream_type` where it is a stream of events."""
-        self._body = body if len(body) <= _MOST_BYTES else None
-        self._pieces = None
-        self._stream_type = stream_type or ""
+        if self._keeps:
+            self._body = _bounded(body)
+            self._pieces = None
+            self._stream_type = stream_type
 
     def follow(self, reader: StreamReader, content_type: str) -> StreamReader:
         """Return a reader that keeps what it is fed, and otherwise does what `reader` does."""
+        if not self._keeps:
+            return reader
         self._body = None
         self._stream_type = content_type
         self._pieces = _Following(reader)
         return self._pieces
 
+    # --- attempts ------------------------------------------------------------------------------
+
+    def failed(self, status: int | None, error: str | None) -> None:
+        """Note how an attempt has ended, after which there may be another."""
+        now = time.perf_counter_ns()
+        attempt = self._attempt(now, status, error)
+        if self._attempts and self._attempts[-1].number == self._number:
+            self._attempts[-1] = attempt  # the body of an error that was read later
+        elif len(self._attempts) < _MOST_ATTEMPTS:
+            self._attempts.append(attempt)
+
+    def again(self, body: bytes | None) -> None:
+        """Begin another attempt: what it sends is the request that an answer belongs to."""
+        self._number += 1
+        self._began = time.perf_counter_ns()
+        self._request = _bounded(body)
+        self._size = _size(body)
+
+    def _attempt(self, now: int, status: int | None, error: str | None) -> Attempt:
+        return Attempt(
+            number=self._number,
+            start_ms=round((self._began - self._start) / 1e6, 3),
+            duration_ms=round((now - self._began) / 1e6, 3),
+            status=status,
+            error=error,
+            request_bytes=self._size,
+        )
+
+    # --- where it goes ---------------------------------------------------------------------------
+
+    def ended(self, round_: Any, failure: str | None, end_ns: int) -> None:
+        """Hand the call to the recorder, if calls are recorded. Never raises, never waits.
+
+        Args:
+            round_: the `clew.rounds.Round`, which has ended.
+            failure: its `error.type`, if it failed.
+            end_ns: when it ended (ns since the epoch).
+        """
+        recorder = self._recorder
+        if recorder is None:
+            return
+        try:
+            from clew.recording.building import Call
+
+            self.failed(round_.ending.status, failure)
+            pieces = self._pieces
+            answered = len(self._body or b"") if pieces is None else pieces.size
+            call = Call(
+                round=round_,
+                level=self._level,
+                request=self._request,
+                answer=self._answer_bytes,
+                stream_type=self._stream_type,
+                failure=failure,
+                end_ns=end_ns,
+                attempts=tuple(self._attempts),
+                size=len(self._request or b"") + answered + _OVERHEAD,
+            )
+            recorder.submit(call)
+        except Exception:
+            record_failure("record a model call")
+
     def attributes(self) -> dict[str, CapturedText]:
         """Return the content as attributes of the round. Never raises: what fails is left out."""
+        if not self._keeps or "spans" not in self._runtime.settings.content_to:
+            return {}
         try:
             from clew import content
 
@@ -114,14 +213,23 @@ class CapturedCall:
     def _answer(self) -> list[dict[str, Any]] | None:
         from clew import content
 
-        body = self._body
-        if self._pieces is not None:
-            body = self._pieces.body()
+        body = self._answer_bytes()
         if body is None:
             return None
-        if self._stream_type or self._pieces is not None:
+        if self._stream_type is not None:
             return content.of_stream(self._dialect, self._stream_type, body)
         return content.of_response(self._dialect, body)
+
+    def _answer_bytes(self) -> bytes | None:
+        return self._body if self._pieces is None else self._pieces.body()
+
+
+def _bounded(body: bytes | None) -> bytes | None:
+    return body if body is not None and len(body) <= _MOST_BYTES else None
+
+
+def _size(body: bytes | None) -> int | None:
+    return None if body is None else len(body)
 
 
 class _Following:
@@ -130,14 +238,14 @@ class _Following:
     def __init__(self, reader: StreamReader) -> None:
         self._reader = reader
         self._kept: list[bytes] = []
-        self._size = 0
+        self.size = 0
         self.started = reader.started
         self.chunks = reader.chunks
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes."""
-        self._size += len(data)
-        if self._size <= _MOST_BYTES:
+        self.size += len(data)
+        if self.size <= _MOST_BYTES:
             self._kept.append(data)
         self._reader.feed(data)
         self.started, self.chunks = self._reader.started, self._reader.chunks
@@ -148,7 +256,7 @@ class _Following:
 
     def body(self) -> bytes | None:
         """Return what was fed; None where it was too much."""
-        return b"".join(self._kept) if self._size <= _MOST_BYTES else None
+        return b"".join(self._kept) if self.size <= _MOST_BYTES else None
 
 
 def of_tool(runtime: Runtime, level: int, arguments: Any, result: Any) -> dict[str, CapturedText]:

@@ -24,7 +24,7 @@ from clew.facts import ROUND_OPERATIONS, RequestFacts
 from clew.levels import NONE
 from clew.pipeline.runtime import Runtime
 from clew.prompts.registry import known
-from clew.rounds import Ending, Hops, Round
+from clew.rounds import Ending, Hops, Round, failure_of
 from clew.rules import OTHER
 from clew.spans import allowed, is_cancellation
 from clew.typing import Route
@@ -136,6 +136,8 @@ class LogicalCall:
     def attempt_failed(self, ending: Ending) -> None:
         """Remember how an attempt failed; another may follow."""
         self.failure = ending
+        if self.round is not None and self.round.content is not None:
+            self.round.content.failed(ending.status, failure_of(ending))
         self._failed_at = time.perf_counter_ns()
 
     def may_try_again(self) -> bool:
@@ -313,6 +315,8 @@ def begin(
             round_.capture(runtime, body)
         if call is not None:
             call.round = round_
+    elif round_.content is not None:
+        round_.content.again(body)
     round_.attempts += 1
     return Exchange(runtime, target, request, call, round_)
 

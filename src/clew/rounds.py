@@ -257,7 +257,7 @@ class Round(Node):
             response, agent = ending.response, self.agent
             fine = ending.error is None and ending.outcome is None and response.error is None
             status = ending.status
-            failure = None if fine and (status is None or status < 400) else _failure(ending)
+            failure = None if fine and (status is None or status < 400) else failure_of(ending)
             cost = self._cost(runtime, ending)
             if runtime.metrics is not None:
                 runtime.metrics.round_ended(self, ending, cost, failure)
@@ -279,6 +279,8 @@ class Round(Node):
             elif span.is_recording():
                 self.describe(attributes)
             self._end_with(attributes, failed=failure is not None, end_ns=end_ns)
+            if self.content is not None:
+                self.content.ended(self, failure, end_ns or self.now_ns())
             if runtime.observers:
                 runtime.observe(self._record(ending, cost, failure))
         except Exception:
@@ -314,7 +316,7 @@ class Round(Node):
             describe.add_unknown(attributes, self.ending, runtime.digests)
 
     def capture(self, runtime: Runtime, body: bytes | None) -> None:
-        """Keep the content of this call, if the level here and the settings say so."""
+        """Keep the content of this call, if the level here and a place for it say so."""
         level = getattr(self, "level", runtime.capture_level)
         if captured.wanted(runtime, level):
             self.content = CapturedCall(runtime, level, self.route.dialect.name, body)
@@ -394,7 +396,7 @@ class Round(Node):
         )
 
 
-def _failure(ending: Ending) -> str | None:
+def failure_of(ending: Ending) -> str | None:
     """Return `error.type`: the provider's own type or code, an exception's class, or a status."""
     if ending.outcome in ("closed", "abandoned", "held"):
         return None

@@ -44,6 +44,11 @@ VARIABLES: Final = (
     Variable("CLEW_MODEL_ALIASES", "model_aliases", "`name=model` pairs for prices"),
     Variable("CLEW_PRICES_FILE", "prices_file", "a price file of your own (JSON)"),
     Variable("CLEW_DIGEST_KEY", "digest_key", "secret key for digests"),
+    Variable(
+        "CLEW_AUDIT",
+        "audit",
+        "`best_effort` or `fail_closed`: writes and decisions are on the disk before they happen",
+    ),
     Variable("CLEW_KEEP", "keep", "what keeps a run that is sampled out; `none`: nothing"),
     Variable("CLEW_KEEP_ABOVE_USD", "keep_above_usd", "cost above which such a run is kept"),
     Variable("CLEW_INTEGRITY", "integrity", "`false`: spans carry no digests"),
@@ -105,6 +110,9 @@ class Settings(BaseModel):
     """Names of deployments or gateway models, each with the model whose price it has."""
     prices_file: Path | None = None
     digest_key: SecretStr | None = None
+    audit: Literal["off", "best_effort", "fail_closed"] = "off"
+    """Whether tool calls that write and enforced decisions are written to the journal in the data
+    folder before they are carried out, and whether they are not when that fails."""
     keep: frozenset[Literal["deny", "require_approval", "error", "write"]] = frozenset(
         {"deny", "require_approval", "error", "write"}
     )

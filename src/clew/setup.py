@@ -40,6 +40,7 @@ from clew.pricing import Prices
 from clew.recording.starting import Recording
 from clew.rules import Captured
 from clew.settings import Settings
+from clew.store.journal import Journal
 
 _lock = threading.RLock()
 _signature: tuple[Any, ...] | None = None
@@ -97,10 +98,6 @@ def _start(
     span_exporters: Sequence[SpanExporter] | None,
     tracer_provider: trace.TracerProvider | None,
 ) -> None:
-    if settings.redaction_detectors:
-        from clew import redaction  # not loaded where nothing is masked
-
-        redaction.ask_also(settings.redaction_detectors)
     digests = runtime.digests_of(settings)
     allow_list = allow_list_in_force(settings, digests)
     provider, own = _provider(settings, tracer_provider)
@@ -150,20 +147,38 @@ def _start(
         ours = filter_.resource(resource)
         started.light = LightSpans(provider, scope, ours, processor.ended, queue)
         _hold_back(started, started.light, provider, processor)
-    started.recording = recording = Recording(started)
-    recording.start()
-    if not own and sampling.harms_runs(provider.sampler):
+    if not own:
+        _look_at(provider)
+    _go(started)
+    _renew_after_fork(started, filter_, resource, chains)
+    worker.start()
+
+
+def _look_at(provider: TracerProvider) -> None:
+    """Warn of a sampler that a host has chosen without runs in mind."""
+    if sampling.harms_runs(provider.sampler):
         logger.warning(
             "The tracer provider samples by a ratio of the trace id, which for uuids keeps nearly "
             "all runs or none: use clew.pipeline.sampling.RunRatioSampler in its place"
         )
+
+
+def _go(started: Runtime) -> None:
+    """Make a runtime that is complete the one of the process."""
+    settings = started.settings
+    if settings.redaction_detectors:
+        from clew import redaction  # not loaded where nothing is masked
+
+        redaction.ask_also(settings.redaction_detectors)
+    started.recording = recording = Recording(started)
+    recording.start()
     exchange.forget_targets()
     started.govern = partial(_govern, started)
-    if settings.gates:
+    if settings.audit != "off":
+        started.journal = Journal(settings.data_dir, fail_closed=settings.audit == "fail_closed")
+    if settings.gates or started.journal is not None:
         started.govern()
     runtime.set_current(started)
-    _renew_after_fork(started, filter_, resource, chains)
-    worker.start()
 
 
 def _hold_back(
@@ -313,6 +328,8 @@ def shutdown(timeout: float | None = None) -> None:
             if stopping.recording is not None:
                 # Exporters that wait for a collector may leave no time for it later.
                 stopping.recording.flush(seconds / 4)
+            if stopping.journal is not None:
+                stopping.journal.close()
             lost = stopping.worker.shutdown(seconds) + stopping.worker.dropped
             if stopping.recording is not None:
                 stopping.recording.shutdown(deadline)

@@ -44,6 +44,16 @@ def write(
     return CapturedText(_fitted(plain, limit, messages=messages))
 
 
+def plain(value: Any, digest: Digest) -> Any:
+    """Return content as bounded JSON values, media replaced by their kind, size and digest.
+
+    Args:
+        value: JSON values; anything else becomes the name of its type.
+        digest: makes the keyed digest of media.
+    """
+    return _Plain(digest).walk(value, 0)
+
+
 def _dumped(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from opentelemetry.context import Context
 
@@ -53,6 +53,28 @@ class Watched(Protocol):
 
     def hold(self) -> None:
         """End it, because Clew shuts down."""
+        ...
+
+
+class Journaling(Protocol):
+    """Writes down what is about to happen (`clew.store.journal`)."""
+
+    fail_closed: bool
+    failed: int
+
+    def write(
+        self,
+        kind: Literal["tool", "decision"],
+        ids: tuple[int, int],
+        segment_id: str | None,
+        seq: int | None,
+        facts: Mapping[str, Any],
+    ) -> bool:
+        """Write it and wait until it is on the disk; return whether it is. Never raises."""
+        ...
+
+    def close(self) -> None:
+        """Close the file."""
         ...
 
 
@@ -133,6 +155,8 @@ class Runtime:
         self.observers: list[Observer] = []
         self.light: LightSpans | None = None
         """Makes our spans where the provider is Clew's own."""
+        self.journal: Journaling | None = None
+        """Writes down what is about to happen, where that is wanted."""
         self.keeper: Keeper | None = None
         """Decides which of the runs that are sampled out are kept."""
         self.chains: Chains | None = None

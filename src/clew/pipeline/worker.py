@@ -42,11 +42,19 @@ class Worker:
             that an auditor needs, for which there is as much room again.
         batch_size: spans exported together.
         delay: seconds that a span waits at the most.
+        name: what the thread is called.
     """
 
     def __init__(
-        self, exporting: Exporting, *, queue_size: int, batch_size: int, delay: float
+        self,
+        exporting: Exporting,
+        *,
+        queue_size: int,
+        batch_size: int,
+        delay: float,
+        name: str = THREAD_NAME,
     ) -> None:
+        self._name = name
         self._exporting = exporting
         self._queue_size = queue_size
         self._batch_size = batch_size
@@ -124,7 +132,7 @@ class Worker:
         with self._start_lock:
             if self._thread is not None or self._stopping:
                 return
-            self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             with guard("start the export thread"):
                 self._thread.start()
 

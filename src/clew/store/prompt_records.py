@@ -56,7 +56,7 @@ class RecordedBlock(Block, frozen=True, kw_only=True):
 
 
 class SystemPrompt(Struct, frozen=True, kw_only=True):
-    """The system prompt: the leading system message, else the provider's own field, else none."""
+    """The system prompt: the provider's own field, and the system messages at the beginning."""
 
     text: str | None = None
     """None where the capture level kept it out."""
@@ -117,7 +117,9 @@ class RecordedResponse(Struct, frozen=True, kw_only=True):
     outcome: str | None = None
     """How a stream ended (`clew.stream.outcome`); None for a plain response."""
     choices: tuple[Any, ...] = ()
-    """All answers as messages, where the request asked for more than one."""
+    """All answers as messages, where there is more than one, or one with parts of other kinds."""
+    body: Any = None
+    """The whole answer, where its format has no reader."""
     id: str | None = None
     """The provider's id of the response."""
     bytes: int | None = None

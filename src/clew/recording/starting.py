@@ -1,0 +1,92 @@
+"""Switching recording on and off in a running process.
+
+The settings may force it either way; else the switch in the data folder is looked at every few
+seconds, on the export thread. While it is off there is no recorder, and nothing is asked for it on
+the caller's path.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import TYPE_CHECKING, Final
+
+from clew._guard import guard
+from clew.pipeline.runtime import Runtime
+from clew.recording import switch
+from clew.settings import Settings
+
+if TYPE_CHECKING:
+    from clew.recording.recorder import Recorder
+
+LOOK_S: Final = 2.0
+"""Seconds between two looks at the switch."""
+
+
+def forced(settings: Settings) -> bool | None:
+    """Return what the settings force; None where the switch decides."""
+    if settings.prompt_capture is not None:
+        return settings.prompt_capture
+    return True if "store" in settings.content_to else None
+
+
+class Recording:
+    """Whether the calls of one runtime are recorded."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._recorder: Recorder | None = None
+        self._forced = forced(runtime.settings)
+        self._stopped = False
+
+    def start(self) -> None:
+        """Record if that is wanted, and watch the switch unless something is forced."""
+        self.look()
+        if self._forced is None:
+            me: weakref.ref[Recording] = weakref.ref(self)
+            if hasattr(os, "register_at_fork"):
+                os.register_at_fork(after_in_child=lambda: _after_fork(me))
+
+    def look(self) -> None:
+        """Look at the switch, do what it says, and look again in a while."""
+        if self._stopped:
+            return
+        on = self._forced
+        if on is None:
+            on = switch.read(self._runtime.settings.data_dir).enabled
+            self.look_again()
+        if on != (self._runtime.recorder is not None):
+            self._turn(on=on)
+
+    def look_again(self) -> None:
+        """Look at the switch in a while."""
+        self._runtime.worker.call_later(LOOK_S, self.look)
+
+    def _turn(self, *, on: bool) -> None:
+        with guard("switch the recording of model calls"):
+            if on and self._recorder is None:
+                from clew.recording.recorder import Recorder
+
+                self._recorder = Recorder(self._runtime)
+                self._recorder.start()
+            self._runtime.recorder = self._recorder if on else None
+            if on:
+                self._runtime.capturing = True
+
+    def flush(self, timeout: float) -> bool:
+        """Write what was submitted until now; tell whether that was done in time (s)."""
+        return self._recorder is None or self._recorder.flush(timeout)
+
+    def shutdown(self, deadline: float) -> None:
+        """Write what is waiting, and stop, before the monotonic time `deadline`."""
+        self._stopped = True
+        self._runtime.recorder = None
+        if self._recorder is not None:
+            self._recorder.shutdown(deadline)
+
+
+def _after_fork(reference: weakref.ref[Recording]) -> None:
+    recording = reference()
+    if recording is not None:
+        with guard("watch the switch after a fork"):
+            recording.look_again()
