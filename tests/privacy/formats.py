@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import itertools
 import json
 import struct
 from collections.abc import Callable, Mapping
@@ -69,7 +70,7 @@ def frames(*events: tuple[str, Any]) -> list[bytes]:
                 (b":content-type", b"application/json"),
             )
         )
-        body = json.dumps(payload).encode()
+        body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
         head = struct.pack(">II", 16 + len(headers) + len(body), len(headers))
         head += struct.pack(">I", binascii.crc32(head))
         message = head + headers + body
@@ -97,6 +98,13 @@ class Format:
     events: list[bytes] = field(default_factory=list)
     stream_type: str = "text/event-stream"
     error: Callable[[], Any] = _error
+    provider: str | None = None
+    """Whose host it has to be, where the path alone does not tell."""
+
+    @property
+    def hosts(self) -> dict[str, str]:
+        """The operator's names of hosts."""
+        return {} if self.provider is None else {"127.0.0.1": self.provider}
 
 
 TOOL = {
@@ -363,6 +371,16 @@ COHERE_MESSAGE = {
     "citations": [{"text": mark("citation"), "sources": [{"document": {"t": mark("source")}}]}],
 }
 COHERE_USAGE = {"tokens": {"input_tokens": 12, "output_tokens": 7}}
+COHERE_V1_ANSWER = {
+    "response_id": odd("response-id"),
+    "generation_id": "g1",
+    "text": mark("completion"),
+    "tool_calls": [{"name": mark("chosen-tool"), "parameters": ARGUMENTS}],
+    "citations": [{"text": mark("citation"), "document_ids": [mark("source")]}],
+    "chat_history": [{"role": "USER", "message": mark("history")}],
+    "finish_reason": mark("finish"),
+    "meta": {"billed_units": {"input_tokens": 12, "output_tokens": 7}},
+}
 CONVERSE_BLOCKS = [
     {"reasoningContent": {"reasoningText": {"text": mark("reasoning")}}},
     {"text": mark("completion")},
@@ -470,9 +488,27 @@ FORMATS = (
         path="/v1beta/interactions",
         request={
             "model": "gemini-2.5-flash",
-            "input": mark("prompt"),
+            "input": [
+                {
+                    "type": "user_input",
+                    "content": [
+                        {"type": "text", "text": mark("prompt")},
+                        {"type": "image", "mime_type": "image/png", "data": DATA_URL[22:]},
+                        {"type": "document", "uri": f"gs://{mark('file')}"},
+                    ],
+                },
+                {"type": "function_call", "id": "c1", "name": "find", "arguments": ARGUMENTS},
+                {"type": "function_result", "call_id": "c1", "result": {"r": mark("result")}},
+            ],
             "system_instruction": mark("system"),
-            "tools": [{"type": "function", "name": "find", "description": mark("tool")}],
+            "tools": [
+                {
+                    "type": "function",
+                    "name": "find",
+                    "description": mark("tool"),
+                    "parameters": SCHEMA,
+                }
+            ],
         },
         answer={
             "id": odd("response-id"),
@@ -483,6 +519,41 @@ FORMATS = (
                 {"type": "function_call", "name": mark("chosen-tool"), "arguments": ARGUMENTS},
             ],
         },
+        events=sse(
+            {
+                "event_type": "interaction.created",
+                "interaction": {"id": "v1_1", "status": "in_progress"},
+            },
+            {
+                "event_type": "step.delta",
+                "index": 0,
+                "delta": {
+                    "type": "thought_summary",
+                    "content": {"type": "text", "text": mark("reasoning")},
+                },
+            },
+            {"event_type": "step.start", "index": 1, "step": {"type": "model_output"}},
+            {
+                "event_type": "step.delta",
+                "index": 1,
+                "delta": {"type": "text", "text": mark("completion")},
+            },
+            {
+                "event_type": "step.start",
+                "index": 2,
+                "step": {"type": "function_call", "id": "c2", "name": mark("chosen-tool")},
+            },
+            {
+                "event_type": "step.delta",
+                "index": 2,
+                "delta": {"type": "arguments_delta", "arguments": json.dumps(ARGUMENTS)},
+            },
+            {
+                "event_type": "interaction.completed",
+                "interaction": {"id": "v1_1", "status": mark("finish")},
+            },
+            "[DONE]",
+        ),
     ),
     Format(
         name="ollama",
@@ -532,6 +603,46 @@ FORMATS = (
                 "delta": {"finish_reason": mark("finish"), "usage": COHERE_USAGE},
             },
         ),
+    ),
+    Format(
+        name="cohere_chat_v1",
+        path="/v1/chat",
+        provider="cohere",
+        request={
+            "model": "command-r",
+            "preamble": mark("system"),
+            "message": mark("prompt"),
+            "chat_history": [
+                {"role": "USER", "message": mark("history")},
+                {"role": "CHATBOT", "message": mark("said-before"), "user_name": mark("user")},
+            ],
+            "tools": [
+                {
+                    "name": "find",
+                    "description": mark("tool"),
+                    "parameter_definitions": SCHEMA["properties"],
+                }
+            ],
+            "tool_results": [
+                {
+                    "call": {"name": "find", "parameters": ARGUMENTS},
+                    "outputs": [{"answer": mark("result")}],
+                }
+            ],
+            "documents": [{"title": mark("file"), "text": mark("document")}],
+        },
+        answer=COHERE_V1_ANSWER,
+        events=ndjson(
+            {"event_type": "stream-start", "generation_id": "g1"},
+            {"event_type": "text-generation", "text": mark("completion")},
+            {"event_type": "tool-calls-generation", "tool_calls": COHERE_V1_ANSWER["tool_calls"]},
+            {
+                "event_type": "stream-end",
+                "finish_reason": mark("finish"),
+                "response": COHERE_V1_ANSWER,
+            },
+        ),
+        stream_type="application/stream+json",
     ),
     Format(
         name="rerank",
@@ -590,7 +701,14 @@ FORMATS = (
         stream_path="/endpoints/mine/invocations-response-stream",
         request=OPENAI_CHAT,
         answer=OPENAI_ANSWER,
-        events=frames(*(("PayloadPart", json.loads(e[6:])) for e in OPENAI_EVENTS[:4])),
+        # Cut anywhere: an event may begin in one part and end in another.
+        events=frames(
+            *(("PayloadPart", event[:9]) for event in OPENAI_EVENTS[:1]),
+            *(
+                ("PayloadPart", event[9:] + following[:9])
+                for event, following in itertools.pairwise(OPENAI_EVENTS)
+            ),
+        ),
         stream_type="application/vnd.amazon.eventstream",
     ),
     Format(

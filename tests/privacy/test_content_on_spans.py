@@ -43,7 +43,8 @@ def test_each_covered_format_shows_its_content_when_asked(
     one: Format, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Plain and streamed; what is no message (headers, addresses, errors) stays out even then."""
-    with Answers() as server, captured(capture="full", content_to=SPANS) as exporter:
+    options: dict[str, Any] = {"content_to": SPANS, "provider_hosts": one.hosts}
+    with Answers() as server, captured(capture="full", **options) as exporter:
         with clew.run("leak-test"), httpx.Client() as client:
             for ending in ("return", "complete", "closed", "error"):
                 call(client, server, one, ending)

@@ -110,10 +110,11 @@ def test_no_format_leaks_on_any_ending(
     one: Format, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each wire format, with content in every field, through each ending."""
-    assert recognise("POST", "127.0.0.1", one.path) is not None
+    assert recognise("POST", "127.0.0.1", one.path, hosts=one.hosts) is not None
+    options: dict[str, Any] = {"capture": level, "provider_hosts": one.hosts}
     with (
         Answers() as server,
-        watched(tmp_path / "d", monkeypatch, capture=level) as everything,
+        watched(tmp_path / "d", monkeypatch, **options) as everything,
     ):
         endings = ["return", "error"]
         if one.events:

@@ -11,7 +11,18 @@ from __future__ import annotations
 import json
 from typing import Any, Final, cast
 
-from clew.content import anthropic, framing, gemini, openai, openai_responses, others
+from clew.content import (
+    amazon,
+    anthropic,
+    cohere_v1,
+    framing,
+    gemini,
+    gemini_interactions,
+    openai,
+    openai_responses,
+    others,
+    texts_only,
+)
 from clew.content.shapes import Content, Reader
 
 READERS: Final[dict[str, Reader]] = {
@@ -20,9 +31,14 @@ READERS: Final[dict[str, Reader]] = {
     "openai_responses": openai_responses.RESPONSES,
     "anthropic_messages": anthropic.MESSAGES,
     "gemini_content": gemini.GEMINI,
+    "gemini_interactions": gemini_interactions.INTERACTIONS,
     "ollama": others.OLLAMA,
     "cohere_chat": others.COHERE,
+    "cohere_chat_v1": cohere_v1.COHERE_V1,
     "bedrock_converse": others.CONVERSE,
+    "bedrock_invoke": amazon.INVOKE,
+    "sagemaker": amazon.SAGEMAKER,
+    "text_generation_inference": texts_only.TEXTS,
 }
 """What reads the content of which dialect."""
 
@@ -39,7 +55,7 @@ def of_request(dialect: str, body: bytes) -> Content:
 def of_response(dialect: str, body: bytes) -> list[dict[str, Any]] | None:
     """Return the output messages of a whole response."""
     reader = READERS.get(dialect)
-    data = _object(body)
+    data = _object(body, listed=True)
     return None if reader is None or data is None else reader.response(data) or None
 
 
@@ -51,9 +67,12 @@ def of_stream(dialect: str, content_type: str, body: bytes) -> list[dict[str, An
     return reader.events(framing.events_of(content_type, body)) or None
 
 
-def _object(body: bytes) -> dict[str, Any] | None:
+def _object(body: bytes, *, listed: bool = False) -> dict[str, Any] | None:
+    """Return a body that is an object; with `listed`, of one that is a list, `{"list": ...}`."""
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):
         return None
+    if listed and isinstance(data, list):
+        return {"list": data}
     return cast("dict[str, Any]", data) if isinstance(data, dict) else None

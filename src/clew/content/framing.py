@@ -56,10 +56,11 @@ def _loaded_list(data: bytes) -> Iterator[dict[str, Any]]:
 
 def _frames(body: bytes) -> Iterator[dict[str, Any]]:
     position = 0
+    parts: list[bytes] = []
     while position + 16 <= len(body):
         total, size = struct.unpack_from(">II", body, position)
         if total < 16 + size or position + total > len(body):
-            return
+            break
         headers = body[position + 12 : position + 12 + size]
         payload = body[position + 12 + size : position + total - 4]
         position += total
@@ -68,12 +69,17 @@ def _frames(body: bytes) -> Iterator[dict[str, Any]]:
         if kind is not None:
             length = struct.unpack(">H", kind[1])[0]
             name = headers[kind.end() : kind.end() + length].decode("ascii", "replace")
+        if name == "PayloadPart":  # a piece of a stream inside the stream, cut anywhere
+            parts.append(payload)
+            continue
         for event in _loaded(payload):
             wrapped = event.get("bytes")
             if isinstance(wrapped, str):
                 yield from _unwrapped(wrapped)
             else:
                 yield {**event, ":event-type": name}
+    if parts:
+        yield from events_of("", b"".join(parts))
 
 
 def _unwrapped(text: str) -> Iterator[dict[str, Any]]:

@@ -136,6 +136,10 @@ def one_of(tool: dict[str, Any]) -> dict[str, Any]:
     return {"type": kind, "name": text_of(tool.get("name")) or kind}
 
 
+class _Text(list[str]):
+    """Pieces of one text, in order."""
+
+
 class Pieces:
     """Parts of one streamed message, put together from pieces, in the order of their places."""
 
@@ -148,7 +152,9 @@ class Pieces:
         """Add a piece of text to a field of the part at a place."""
         if isinstance(piece, str):
             part = self.parts.setdefault(place, {"type": kind})
-            part.setdefault(field, []).append(piece)
+            text = part.setdefault(field, _Text())
+            if isinstance(text, _Text):
+                text.append(piece)
 
     def put(self, place: Any, part: Part) -> None:
         """Set fields of the part at a place; what has begun to be collected stays."""
@@ -165,13 +171,8 @@ class Pieces:
 
 def _joined(part: Part) -> Part:
     joined = {
-        key: "".join(cast("list[str]", value)) if _is_pieces(key, value) else value
-        for key, value in part.items()
+        key: "".join(value) if isinstance(value, _Text) else value for key, value in part.items()
     }
     if joined.get("type") == "tool_call":
         joined["arguments"] = parsed(joined.get("arguments", ""))
     return joined
-
-
-def _is_pieces(key: str, value: Any) -> bool:
-    return key in ("content", "arguments") and isinstance(value, list)
