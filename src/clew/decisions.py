@@ -29,6 +29,7 @@ class Decision(context.Block, Node):
         "actor",
         "by",
         "data_class",
+        "durable",
         "enforced",
         "executed",
         "gate",
@@ -56,6 +57,8 @@ class Decision(context.Block, Node):
         self.trust_zone: str | None = facts["trust_zone"]
         self.data_class: str | None = facts["data_class"]
         self.id = ""
+        self.durable = True
+        """False where it had to be written to the journal, and could not be."""
         self.actor: str | None = None
         """Id of the person who decided; leaves as a keyed digest."""
         self.released: int | None = None
@@ -111,7 +114,11 @@ class Decision(context.Block, Node):
             return
         with guard("finish a decision"):
             ended = end_ns or self.now_ns()
-            self._end_with(self._facts(runtime, decided_ns or ended), end_ns=ended)
+            facts = self._facts(runtime, decided_ns or ended)
+            if runtime.journal is not None and self.enforced:
+                gate = {semconv.DECISION_GATE: identifier(self.gate, semconv.DECISION_GATE, "gate")}
+                self.durable = self.write_to(runtime.journal, "decision", {**gate, **facts})
+            self._end_with(facts, end_ns=ended)
             self._count()
             if runtime.metrics is not None:
                 outcome = self.outcome or "allow"

@@ -6,6 +6,7 @@
     ├── RunReferenceError    a run reference cannot be read
     ├── MissingExtraError    an optional part is not installed
     ├── StoreError           the local store cannot be used
+    ├── AuditError           what was about to happen could not be recorded, so it did not
     ├── PolicyDenied         a gate denied a model call or a tool call
     ├── ApprovalRequired     a gate wants somebody's approval first
     └── ApprovalRefused      an approval or its denial was not accepted
@@ -46,6 +47,16 @@ class MissingExtraError(ClewError, ImportError):
 
 class StoreError(ClewError):
     """The local store is full, locked, corrupt, or newer than this program."""
+
+
+class AuditError(ClewError):
+    """What was about to happen could not be written to the journal, and so did not happen."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} was not carried out: it could not be written to the journal first "
+            "(audit is fail_closed). See the log for what is wrong with the data folder"
+        )
 
 
 class PolicyDenied(ClewError):  # noqa: N818 - a verdict, not a fault

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN, Link, Span, SpanKind, StatusCode
@@ -18,7 +18,7 @@ from clew._guard import record_failure, warn_once
 from clew.levels import METADATA, NONE, NOT_AT_NONE, name_of
 from clew.pipeline.asked import AskedCalls
 from clew.pipeline.light import LightSpan
-from clew.pipeline.runtime import Runtime
+from clew.pipeline.runtime import Journaling, Runtime
 from clew.pipeline.stamp import Segment
 from clew.rules import DROPPED, OTHER, Identifier
 
@@ -246,6 +246,14 @@ class Node:
         """Return the id of the span; 0 when it was not started."""
         span = self.span
         return span.span_id if type(span) is LightSpan else span.get_span_context().span_id
+
+    def write_to(
+        self, journal: Journaling, kind: Literal["tool", "decision"], facts: Mapping[str, Any]
+    ) -> bool:
+        """Write what is about to happen to the journal; return whether it is there."""
+        ids = self.span.get_span_context()
+        segment_id = self.agent.segment.id if self.agent is not None else None
+        return journal.write(kind, (ids.trace_id, ids.span_id), segment_id, self.seq or None, facts)
 
     def _claim(self) -> bool:
         """Return True to the one caller that may finish this node."""

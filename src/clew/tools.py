@@ -13,7 +13,7 @@ from opentelemetry.trace import INVALID_SPAN
 
 from clew import captured, context, semconv
 from clew._guard import guard, record_failure
-from clew.errors import ApprovalRequired, ClewError
+from clew.errors import ApprovalRequired, AuditError, ClewError
 from clew.pipeline import runtime as _runtime
 from clew.pipeline.asked import Asked
 from clew.pipeline.runtime import Governing, Runtime
@@ -130,6 +130,7 @@ class ToolCall(context.Block, Node):
             except ClewError as error:
                 self._refused(error)
                 raise
+            self._write_down()
 
     async def aadmit(self, function: Callable[..., Any] | None, args: Any, kwargs: Any) -> None:
         """Do what `admit` does, in asynchronous code."""
@@ -142,6 +143,26 @@ class ToolCall(context.Block, Node):
             except ClewError as error:
                 self._refused(error)
                 raise
+            self._write_down()
+
+    def _write_down(self) -> None:
+        """Have a call that may write on the disk before it is carried out.
+
+        Raises:
+            AuditError: it could not be written, and must not happen then.
+        """
+        runtime = self.runtime
+        journal = runtime.journal if runtime is not None else None
+        if journal is None or self._effect == "read_only" or self.span is INVALID_SPAN:
+            return
+        facts: dict[str, Any] = {}
+        put(facts, semconv.TOOL_NAME, self._name)
+        facts.setdefault(semconv.TOOL_NAME, OTHER)
+        put(facts, semconv.TOOL_CALL_ID, self._call_id)
+        put(facts, semconv.TOOL_EFFECT, self._effect)
+        if not self.write_to(journal, "tool", facts) and journal.fail_closed:
+            self.outcome = "denied"
+            raise AuditError("the tool call")
 
     def _given(self, function: Callable[..., Any] | None, args: Any, kwargs: Any) -> bytes | None:
         if function is None:
