@@ -161,7 +161,12 @@ def test_a_tag_matches_a_whole_token_and_nothing_else(tags: list[str], asked: st
     assert (asked.strip().casefold() in tokens) is snippet.has_tag(asked)
 
 
-@given(st.text().filter(lambda text: text.strip() and "," not in text))
+@given(
+    st.text()
+    .filter(lambda text: text.strip() and "," not in text)
+    # Unicode folds not every letter with its capital: the Turkish dotless i is one.
+    .filter(lambda text: text.upper().casefold() == text.casefold())
+)
 def test_case_and_blanks_around_a_tag_do_not_matter(tag: str):
     """The tag that a snippet has is found in upper and lower case, and with blanks around it."""
     snippet = Snippet(identifier="a", tags=tag)
