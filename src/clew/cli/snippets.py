@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 from msgspec.structs import replace
 
+from clew.cli import output
 from clew.cli.output import clean, print_json, print_table, say
 from clew.errors import ClewError
 from clew.prompts import forms
@@ -96,7 +97,7 @@ def show(
         )
         return
     if not raw:
-        print_table(("member", "value"), _members(found))
+        _print_members(_members(found))
         print()
     for line in text.strip("\n").split("\n"):
         print(line if raw else clean(line))
@@ -250,6 +251,24 @@ def _members(found: Snippet | Skill) -> list[tuple[str, str]]:
         for name, value in form.items()
         if name not in _IN_STATE and value not in (None, "")
     ]
+
+
+def _print_members(rows: Sequence[tuple[str, str]]) -> None:
+    width = max(len(name) for name, _ in rows)
+    if not output.is_terminal():
+        for name, value in rows:
+            print(f"{name.ljust(width)}  {clean(value)}")
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(name, Text(clean(value)))
+    Console(highlight=False).print(table)
 
 
 def _pinned(skill: Skill) -> Skill:
