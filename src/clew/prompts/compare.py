@@ -50,7 +50,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     basis: Literal["blocks", "whole"]
     """`whole` where a side has no map: then there are no changes by block."""
     changes: tuple[BlockChange, ...] = ()
-    """In the order of the later text; what was removed stands before what followed it."""
+    """In the order of the later text; what was removed stands before what took its place."""
     bytes_before: int | None = None
     bytes_after: int | None = None
 
@@ -185,21 +185,16 @@ def _changes(before: BlockMap, after: BlockMap) -> list[BlockChange]:
     pairs = {**{j: i for i, j in aligned}, **moved}
     changes: list[BlockChange] = []
     gone = sorted(set(range(len(before.ids))) - set(pairs.values()))
+    upcoming = [*aligned, (len(before.ids), len(after.ids))]
     for j, name in enumerate(after.ids):
+        while upcoming[0][1] < j:
+            upcoming.pop(0)
+        # What is gone stands in front of what took its place.
+        while gone and gone[0] < upcoming[0][0]:
+            changes.append(_removed(before, gone.pop(0), earlier))
         i = pairs.get(j)
-        if i is not None and j not in moved:
-            while gone and gone[0] < i:
-                changes.append(_removed(before, gone.pop(0), earlier))
         if i is None:
-            changes.append(
-                BlockChange(
-                    id=name,
-                    occurrence=later[j],
-                    what="added",
-                    after=j,
-                    bytes_after=after.sizes[j],
-                )
-            )
+            changes.append(_added(after, j, later))
             continue
         same = _same(before, i, after, j)
         if same and j not in moved:
@@ -217,6 +212,16 @@ def _changes(before: BlockMap, after: BlockMap) -> list[BlockChange]:
             )
         )
     return changes + [_removed(before, i, earlier) for i in gone]
+
+
+def _added(after: BlockMap, j: int, occurrences: list[int]) -> BlockChange:
+    return BlockChange(
+        id=after.ids[j],
+        occurrence=occurrences[j],
+        what="added",
+        after=j,
+        bytes_after=after.sizes[j],
+    )
 
 
 def _removed(before: BlockMap, i: int, occurrences: list[int]) -> BlockChange:
