@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 
 import clew
@@ -185,7 +186,9 @@ def test_a_lowered_level_survives_a_suspension() -> None:
 def digests(exporter: CaptureExporter) -> set[str]:
     found: set[str] = set()
     for span in exporter.spans:
-        found |= {key for key in attributes(span) if "digest" in key or key == "clew.actor"}
+        # A span's digest is about its facts, which `none` leaves; it says nothing of a word.
+        keys = set(attributes(span)) - {"clew.span.digest", "clew.segment.digest"}
+        found |= {key for key in keys if "digest" in key or key == "clew.actor"}
     return found
 
 
@@ -217,3 +220,114 @@ def test_without_clew_a_block_is_nothing() -> None:
     """Unconfigured, everything is a no-op."""
     with clew.capture("full", actor=ADMIN), clew.run("a", capture="none"):
         pass
+
+
+# --- resuming at another level -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("carried", "asked", "level"),
+    [
+        (None, None, "metadata"),
+        (None, "none", "none"),
+        ("none", None, "none"),
+        ("none", "metadata", "none"),
+        ("metadata", "none", "none"),
+        ("none", "full", "none"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_resumed_segment_may_be_stricter(carried: Any, asked: Any, level: str, mode: str) -> None:
+    """Of what the reference carries and what `clew.resume` asks for the stricter wins."""
+    with captured() as exporter:
+        with clew.run("a", capture=carried) as run:
+            reference = run.suspend()
+        segment = clew.resume(reference, capture=asked)
+        if mode == "sync":
+            with segment:
+                pass
+        else:
+
+            async def resumed() -> None:
+                async with segment:
+                    pass
+
+            asyncio.run(resumed())
+        assert level == run_level(exporter)
+        assert [] == verdicts(exporter)
+
+
+@pytest.mark.parametrize(
+    ("actor", "level", "said"),
+    [(ADMIN, "full", ("allow", "raised")), (None, "metadata", ("deny", "actor_not_permitted"))],
+)
+def test_a_raise_on_resuming_is_a_decision(actor: Any, level: str, said: tuple[str, str]) -> None:
+    """It needs the settings' switch and an actor with the right, as it does in `clew.run`."""
+    with captured(capture_max="full") as exporter:
+        with clew.run("a") as run:
+            reference = run.suspend()
+        with clew.resume(reference, actor=actor, capture="full"):
+            pass
+        assert level == run_level(exporter)
+        assert [said] == [
+            (found["clew.decision.outcome"], found["clew.decision.reason"])
+            for found in map(attributes, exporter.by_name("decide"))
+        ]
+
+
+def test_an_unknown_level_is_refused_on_resuming() -> None:
+    """Before anything has started."""
+    with captured():
+        with clew.run("a") as run:
+            reference = run.suspend()
+        with pytest.raises(ConfigurationError):
+            clew.resume(reference, capture="all")  # type: ignore[arg-type]
+
+
+# --- spans of other libraries --------------------------------------------------------------------
+
+
+def foreign(name: str) -> None:
+    """Make a span of another library, with a person's id on it, an event and a link."""
+    tracer = trace.get_tracer("another.library")
+    link = trace.Link(trace.SpanContext(1, 2, is_remote=True), {"user.id": "alice"})
+    with tracer.start_as_current_span(name, attributes={"user.id": "alice"}, links=[link]) as span:
+        span.add_event("seen", {"user.id": "alice"})
+
+
+def keys_of_people(exporter: CaptureExporter, name: str) -> list[int]:
+    """Return how many ids of people a span, its events and its links carry."""
+    (span,) = exporter.by_name(name)
+    places = [span, *span.events, *span.links]
+    return [
+        len([key for key in dict(each.attributes or {}) if key == "user.id"]) for each in places
+    ]
+
+
+def test_foreign_spans_carry_no_digests_at_none() -> None:
+    """In a run, a block or a process at `none`; elsewhere an id leaves as its digest."""
+    with captured() as exporter:
+        foreign("outside")
+        with clew.run("a"):
+            foreign("inside")
+            with clew.capture("none"):
+                foreign("block")
+        with clew.run("b", capture="none"):
+            foreign("run")
+        with clew.capture("none"):
+            foreign("nowhere")
+        found = {
+            name: keys_of_people(exporter, name)
+            for name in ("outside", "inside", "block", "run", "nowhere")
+        }
+        assert "alice" not in str(exporter.otlp_bytes())
+    assert found == {
+        "outside": [1, 1, 1],
+        "inside": [1, 1, 1],
+        "block": [0, 0, 0],
+        "run": [0, 0, 0],
+        "nowhere": [0, 0, 0],
+    }
+    with captured(capture="none") as exporter:
+        foreign("process")
+        assert keys_of_people(exporter, "process") == [0, 0, 0]

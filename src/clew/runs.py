@@ -457,6 +457,7 @@ def resume(
     tenant: str | None = None,
     configuration: str | None = None,
     gates: Sequence[Gate] = (),
+    capture: LevelName | None = None,
 ) -> Run:
     """Return the next segment of a run that was suspended, here or in another process.
 
@@ -466,13 +467,20 @@ def resume(
         tenant: the tenant.
         configuration: identifier of the agent's configuration.
         gates: gates for this run, on top of those of the settings.
+        capture: capture level of this segment; by default the one that the reference carries.
+            A reference carries a lowered level, and the stricter of the two wins.
 
     Raises:
         RunReferenceError: the text is not a run reference.
+        ConfigurationError: there is no such capture level.
     """
     parsed = Reference.parse(reference)
     options: dict[str, Any] = {semconv.TENANT: tenant, semconv.CONFIGURATION: configuration}
-    terms = Terms(actor=identify(actor, options), gates=tuple(gates), options=options)
+    level = None if capture is None else levels.number_of(capture)
+    if level is not None and parsed.capture is not None:
+        level = min(level, parsed.capture)
+    known = identify(actor, options)
+    terms = Terms(actor=known, gates=tuple(gates), options=options, capture=level)
     return Run(parsed.agent, run_id=parsed.run_id, options=options, reference=parsed, terms=terms)
 
 

@@ -33,6 +33,7 @@ VERBS = frozenset(
 SCHEMAS = "https://opentelemetry.io/schemas/"
 _SAMPLING_STATE = "ot"  # the only vendor entry of a trace state that is OpenTelemetry's own
 _CACHED = 256
+_NONE = semconv.CAPTURE_LEVELS[0]
 _INSTANCE = "service.instance.id"
 
 
@@ -49,6 +50,8 @@ class Filter:
         self, allow_list: AllowList, own_resource: Mapping[str, Any], add_instance: bool = False
     ) -> None:
         self._list = allow_list
+        self._list_at_none = allow_list.bound(None)
+        """Without keyed digests, for spans of other libraries where the level is `none`."""
         self._own_resource = dict(own_resource)
         if add_instance and _INSTANCE not in self._own_resource:
             self._own_resource[_INSTANCE] = instance_id()
@@ -68,10 +71,11 @@ class Filter:
         """Return the copy that may leave; `attributes` stand in for the span's own."""
         dropped: Counter[str] = Counter()
         given = (span.attributes or {}) if attributes is None else attributes
-        kept = self._list.keep(given, dropped)
+        listed = self._list if given.get(semconv.CAPTURE_LEVEL) != _NONE else self._list_at_none
+        kept = listed.keep(given, dropped)
         name = self._name(span.name, kept, dropped)
-        events = [self._event(event, dropped) for event in span.events] if span.events else ()
-        links = [self._link(link, dropped) for link in span.links] if span.links else ()
+        events = [_event(event, listed, dropped) for event in span.events] if span.events else ()
+        links = [_link(link, listed, dropped) for link in span.links] if span.links else ()
         if span.status.description:
             dropped["status_description"] += 1
         if dropped:
@@ -115,18 +119,6 @@ class Filter:
             dropped["name"] += 1
         return leaving
 
-    def _event(self, event: Event, dropped: Counter[str]) -> Event:
-        name = _WORD.apply(event.name)
-        if name is DROPPED:
-            dropped["name"] += 1
-            name = OTHER
-        attributes = self._list.keep(event.attributes or {}, dropped)
-        return Event(name=name, attributes=attributes, timestamp=event.timestamp)
-
-    def _link(self, link: Link, dropped: Counter[str]) -> Link:
-        attributes = self._list.keep(link.attributes or {}, dropped)
-        return Link(_context(link.context) or link.context, attributes)
-
     def _resource(self, resource: Resource) -> Resource:
         cached = self._resources.get(id(resource))
         if cached is not None:
@@ -158,6 +150,20 @@ class Filter:
             self._scopes.clear()
         self._scopes[id(scope)] = (scope, result)
         return result
+
+
+def _event(event: Event, listed: AllowList, dropped: Counter[str]) -> Event:
+    name = _WORD.apply(event.name)
+    if name is DROPPED:
+        dropped["name"] += 1
+        name = OTHER
+    attributes = listed.keep(event.attributes or {}, dropped)
+    return Event(name=name, attributes=attributes, timestamp=event.timestamp)
+
+
+def _link(link: Link, listed: AllowList, dropped: Counter[str]) -> Link:
+    attributes = listed.keep(link.attributes or {}, dropped)
+    return Link(_context(link.context) or link.context, attributes)
 
 
 def name_that_leaves(name: str, kept: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from opentelemetry.trace import SpanContext
 
 from clew import context, semconv
 from clew._guard import guard, record_failure
+from clew.levels import NONE, name_of
 from clew.pipeline import enrich
 from clew.pipeline.exporters import Fanout
 from clew.pipeline.filter import Filter
@@ -53,6 +54,10 @@ class RootProcessor(SpanProcessor):
                 folds.seen = True
                 runtime.observers.append(folds.told)
             folds.opened(ids.span_id, parent.span_id if parent is not None else None)
+            if runtime.capturing and runtime.capture_level != NONE:
+                within = context.current() if parent_context is None else parent_context
+                if runtime.level_in(within) == NONE:
+                    span.set_attribute(semconv.CAPTURE_LEVEL, name_of(NONE))
             segment = runtime.segments.of_trace(ids.trace_id)
             if segment is not None:
                 node = context.current_node(parent_context)
