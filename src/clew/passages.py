@@ -7,6 +7,7 @@ no SDK catches, retries or wraps, and is `PolicyDenied` again at the SDK's logic
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -19,6 +20,7 @@ from clew.governing import (
     TOOL_KINDS,
     Governor,
     Result,
+    Step,
     acheck_text,
     check_text,
     governor_of,
@@ -33,6 +35,7 @@ from clew.typing import (
     Gate,
     PendingCall,
     Proposal,
+    Verdict,
 )
 
 if TYPE_CHECKING:
@@ -145,7 +148,7 @@ def _passed(result: Result, facts: RequestFacts, body: bytes | None, run: Run | 
         call.passage = passage
         hops, sent = call.hops, result.replacement or body
         if hops is not None and hops.watch is not None and sent is not None:
-            hops.watch(sent)
+            hops.watch(sent, hops.index or 0)
     return passage
 
 
@@ -370,6 +373,25 @@ async def acheck_turn(calls: Sequence[PendingCall]) -> None:
         proposal, gates = governor.of_tool(call, turn, executing=False)
         result = await governor.aask(proposal, gates, TOOL_KINDS, redact=False, only=_APPROVALS)
         _after_look(governor, result)
+
+
+def refuse_unseen_tools(runtime: Runtime) -> None:
+    """Deny where tool calls could not be stopped, if a gate that is enforced looks at them.
+
+    Raises:
+        PolicyDenied: one does (`tool_calls_unseen`).
+    """
+    governor = governor_of(runtime)
+    proposal, gates = governor.of_tool(PendingCall(name=""), (), executing=False)
+    gate = next((gate for gate in gates if gate.mode == "enforce"), None)
+    if gate is not None:
+        result = Result(proposal)
+        verdict = Verdict(outcome="deny", reason="tool_calls_unseen")
+        result.stopped = Step(gate, verdict, time.time_ns(), enforced=True)
+        result.steps.append(result.stopped)
+        governor.conclude(result)
+        if result.error is not None:
+            raise result.error
 
 
 def _turn(calls: Sequence[PendingCall]) -> tuple[Governor | None, tuple[PendingCall, ...]]:

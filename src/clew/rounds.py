@@ -87,15 +87,15 @@ class Hops:
         index: int | None = None,
         *,
         born: Mapping[str, Any] | None = None,
-        watch: Callable[[bytes], None] | None = None,
+        watch: Callable[[bytes, int], None] | None = None,
     ) -> None:
         self.classify = classify
         """Tells the failure class of a failed round, one of `semconv.FAILURE_CLASSES`."""
         self.born = born
         """Attributes that each of these rounds has from birth; they have obeyed their rules."""
         self.watch = watch
-        """Called with the body of each request just before it is sent, after the gates; once for
-        all attempts at one provider. It does not raise."""
+        """Called with the body of each request just before it is sent, after the gates, and the
+        place of its provider in the chain; once for all attempts there. It does not raise."""
         self.index = index
         """Place of the provider in the chain, 0 for the first choice; None without a chain."""
         self.number: int | None = None

@@ -1,21 +1,63 @@
-"""Raw capture: off without a trace, on for every kind of call, never sent."""
+"""Raw capture: off without a trace, on for every kind of call where it is granted, never sent."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+import clew
+from clew.actors import Actor
 from clew.facts import Usage
+from clew.levels import LevelName
+from clew.pipeline import runtime
 from clew.providers import ChatRequest, Choice, FallbackProvider, Message, ProviderError, ToolSpec
-from clew.testing import Reply, ScriptedError, ScriptedToolCall, sse
+from clew.settings import Settings
+from clew.testing import CaptureExporter, Reply, ScriptedError, ScriptedToolCall, captured, sse
 
 HELLO = ChatRequest(model="small", messages=(Message.user("Hello"),))
 RAW = replace(HELLO, capture_raw=True)
 REPLY = Reply(text="One moment.", usage=Usage(input_tokens=5, output_tokens=2), id="r")
 TOOLS = (ToolSpec(name="find"),)
 CALL = ScriptedToolCall(id="abcdef123", name="find", arguments={"a": 1})
+ADMIN = Actor(id="root", admin=True)
+
+
+class Asking:
+    """A kit whose calls are made in a run of somebody's."""
+
+    def __init__(self, kit: Any, actor: Actor | str | None) -> None:
+        self._kit = kit
+        self.actor = actor
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kit, name)
+
+    async def chat(self, *args: Any, **kwargs: Any) -> Any:
+        with clew.run("raw", actor=self.actor):
+            return await self._kit.chat(*args, **kwargs)
+
+    async def events(self, *args: Any, **kwargs: Any) -> Any:
+        with clew.run("raw", actor=self.actor):
+            return await self._kit.events(*args, **kwargs)
+
+    async def answer(self, *args: Any, **kwargs: Any) -> Any:
+        with clew.run("raw", actor=self.actor):
+            return await self._kit.answer(*args, **kwargs)
+
+
+@pytest.fixture
+def settings() -> Settings:
+    """Settings under which content may be captured."""
+    return Settings.from_environment(export_delay_ms=50, seal_grace_s=0.05, capture_max="full")
+
+
+@pytest.fixture
+def kit(kit: Any, exported: CaptureExporter) -> Any:
+    """The adapters, called by an administrator where raw answers may be kept."""
+    return Asking(kit, ADMIN)
 
 
 def spoken(kit: Any) -> Any:
@@ -135,3 +177,86 @@ async def test_it_reaches_through_a_chain(kit: Any, streamed: bool):
             answer = await kit.chat(RAW, by=chain)
     assert answer.metadata is not None
     assert "other" in repr(answer.metadata["_raw"])
+
+
+# --- who may keep them ---------------------------------------------------------------------------
+
+
+def decisions(exporter: CaptureExporter) -> list[dict[str, Any]]:
+    keys = ("outcome", "reason", "subject", "executed")
+    return [
+        {key: (span.attributes or {})[f"clew.decision.{key}"] for key in keys}
+        for span in exporter.by_name("decide capture")
+    ]
+
+
+REFUSED = {"outcome": "deny", "subject": "raw", "executed": False}
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_a_grant_is_a_decision(kit: Any, exported: CaptureExporter, streamed: bool):
+    """That raw answers were kept is recorded, as an allowed raise of the capture level."""
+    kit.server.add(REPLY)
+    assert (await kit.answer(RAW, streamed=streamed)).metadata is not None
+    granted = {"outcome": "allow", "reason": "raised", "subject": "raw", "executed": True}
+    assert decisions(exported) == [granted]
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    "actor",
+    [None, "ann", Actor(id="bot", kind="service"), Actor(id="", admin=True)],
+    ids=["nobody", "owner", "no_scope", "no_id"],
+)
+async def test_without_the_right_nothing_is_kept(
+    kit: Any, exported: CaptureExporter, actor: Any, streamed: bool
+):
+    """The answer is the one without the directive, and the refusal is a decision."""
+    kit.actor = actor
+    kit.server.add(REPLY, REPLY)
+    asked = await kit.answer(RAW, streamed=streamed)
+    assert replace(asked, id=None) == replace(await kit.answer(HELLO, streamed=streamed), id=None)
+    assert asked.metadata is None
+    assert decisions(exported) == [{**REFUSED, "reason": "actor_not_permitted"}]
+
+
+async def test_an_error_without_a_grant_has_no_body(kit: Any):
+    """What a provider wrote about an error is kept by the same right."""
+    kit.actor = "ann"
+    kit.server.add(Reply.failure(400, "SECRET"))
+    with pytest.raises(ProviderError) as refused:
+        await kit.chat(RAW)
+    assert refused.value.raw is None
+
+
+@pytest.mark.parametrize("name", ["openai"])
+async def test_a_service_needs_the_scope(kit: Any):
+    """A service account that declares `capture:raise` may keep raw answers."""
+    kit.actor = Actor(id="bot", kind="service", scopes=frozenset({"capture:raise"}))
+    kit.server.add(REPLY)
+    assert (await kit.chat(RAW)).metadata is not None
+
+
+@pytest.mark.parametrize("name", ["openai"])
+@pytest.mark.parametrize("level", ["none", "metadata", "redacted"])
+async def test_a_block_that_asks_for_less_wins(
+    kit: Any, exported: CaptureExporter, level: LevelName
+):
+    """The strictest level that applies holds for raw answers, too."""
+    kit.server.add(REPLY)
+    with clew.capture(level):
+        assert (await kit.chat(RAW)).metadata is None
+    assert decisions(exported)[-1] == {**REFUSED, "reason": "lowered"}
+
+
+@pytest.mark.parametrize("name", ["openai"])
+@pytest.mark.parametrize("capture", ["metadata", "redacted", None])
+async def test_the_switch_is_the_settings(kit: Any, capture: LevelName | None):
+    """Without `full` in the settings nobody keeps a raw answer, nor does an unconfigured Clew."""
+    clew.shutdown()
+    kit.server.add(REPLY)
+    with nullcontext() if capture is None else captured(capture_max=capture) as exporter:
+        assert (runtime.get() is None) is (capture is None)
+        assert (await kit.chat(RAW)).metadata is None
+        if exporter is not None:
+            assert decisions(exporter) == [{**REFUSED, "reason": "above_maximum"}]

@@ -82,7 +82,7 @@ class Call:
         url, headers, content = self._outgoing
         watch, self._watch = self._watch, None
         if watch is not None and not governed():
-            watch(content)
+            watch(content, self._hop)
         options: dict[str, Any] = {}
         if self._request.timeout is not None:
             options["timeout"] = self._request.timeout

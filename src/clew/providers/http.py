@@ -18,7 +18,7 @@ from typing import Any, Final
 from clew.dialects._read import loads
 from clew.errors import ConfigurationError
 from clew.facts import ErrorFacts, ResponseFacts
-from clew.providers import errors
+from clew.providers import errors, raw
 from clew.providers.base import ChatRequest, ChatResponse, Provider
 from clew.providers.calls import Call, Outgoing, aread_events, read_events, retry_after
 from clew.providers.errors import ProviderError
@@ -266,6 +266,7 @@ class HttpProvider(Provider):
 
     def chat(self, request: ChatRequest, *, hops: Hops | None = None) -> ChatResponse:
         """Ask, and wait for the whole answer."""
+        request = raw.gated(request)
         call = Call(self, request, hops, stream=False)
         try:
             while True:
@@ -283,6 +284,7 @@ class HttpProvider(Provider):
 
     async def achat(self, request: ChatRequest, *, hops: Hops | None = None) -> ChatResponse:
         """Ask, and wait for the whole answer."""
+        request = raw.gated(request)
         call = Call(self, request, hops, stream=False)
         try:
             while True:
@@ -307,6 +309,7 @@ class HttpProvider(Provider):
         return AsyncChatStream(lambda: self._aopen(request, hops))
 
     def _open(self, request: ChatRequest, hops: Hops | None) -> Opened:
+        request = raw.gated(request)
         call = Call(self, request, hops, stream=True)
         try:
             while True:
@@ -328,6 +331,7 @@ class HttpProvider(Provider):
             call.finish()
 
     async def _aopen(self, request: ChatRequest, hops: Hops | None) -> AsyncOpened:
+        request = raw.gated(request)
         call = Call(self, request, hops, stream=True)
         try:
             while True:
