@@ -78,7 +78,17 @@ OLLAMA = Reader(_ollama_request, _ollama_response, _ollama_events)
 
 def _cohere_message(item: dict[str, Any], reason: Any = None) -> Message:
     made = message_of(item, reason)
-    made["parts"][:0] = reasoning(item.get("tool_plan"))
+    thoughts = [
+        part
+        for block in objects(item.get("content"))
+        if block.get("type") == "thinking"
+        for part in reasoning(block.get("thinking"))
+    ]
+    made["parts"] = [
+        *reasoning(item.get("tool_plan")),
+        *thoughts,
+        *(part for part in made["parts"] if part["type"] != "thinking"),
+    ]
     return made
 
 

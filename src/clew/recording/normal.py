@@ -46,10 +46,13 @@ def request_of(dialect: str, body: bytes | None) -> Request:
     if reader is None:
         return Request(system=system_text(dialect, body) or _any_system(data), body=data)
     found = reader.request(data)
+    leading, messages = _split(found.input_messages)
+    # Half a surrogate pair is JSON, and nothing that a strict decoder takes.
+    system = system_text(dialect, body) or _text([*(found.system_instructions or ()), *leading])
     return Request(
-        system=system_text(dialect, body),
+        system=system or None,
         tools=None if found.tool_definitions is None else tuple(found.tool_definitions),
-        messages=_history(found.input_messages),
+        messages=messages,
         parameters=_parameters(data) or None,
     )
 
@@ -90,7 +93,7 @@ def _answer(answers: list[dict[str, Any]]) -> RecordedResponse:
     )
     whole = len(answers) == 1 and all(part.get("type") in _WHOLE_ANSWER for part in parts)
     return RecordedResponse(
-        text=_text(parts, "text"),
+        text=_text(parts),
         thinking=_text(parts, "reasoning"),
         tool_calls=calls,
         # More than one answer, or parts of other kinds: all of them as they are.
@@ -98,19 +101,23 @@ def _answer(answers: list[dict[str, Any]]) -> RecordedResponse:
     )
 
 
-def _text(parts: list[dict[str, Any]], kind: str) -> str | None:
+def _text(parts: list[dict[str, Any]], kind: str = "text") -> str | None:
     found = [text_of(part.get("content")) for part in parts if part.get("type") == kind]
     return "".join(found) if found else None
 
 
-def _history(messages: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
-    """Return a conversation without the system messages that it begins with."""
+def _split(
+    messages: list[dict[str, Any]] | None,
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None]:
+    """Return the parts of the system messages that a conversation begins with, and the rest."""
+    leading: list[dict[str, Any]] = []
     first = 0
     for message in messages or ():
         if message.get("role") not in _SYSTEM_ROLES:
             break
+        leading += objects(message.get("parts"))
         first += 1
-    return messages[first:] if messages else messages
+    return leading, messages[first:] if messages else messages
 
 
 def _parameters(data: Mapping[str, Any]) -> dict[str, Any]:
