@@ -128,6 +128,7 @@ class Peer:
         self._process = None
 
     def __enter__(self) -> Self:
+        self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -137,7 +138,7 @@ class Peer:
 def answers(url: str) -> bool:
     """Tell whether an address answers."""
     try:
-        with urllib.request.urlopen(url, timeout=2) as answer:
+        with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310 - loopback
             return answer.status < 500
     except urllib.error.HTTPError as error:
         return error.code < 500
@@ -298,6 +299,15 @@ class Prometheus(Peer):
         url = f"http://{self.address}/api/v1/query?{urlencode({'query': expression})}"
         with urllib.request.urlopen(url, timeout=30) as answer:
             return json.load(answer)["data"]["result"]
+
+
+def answers_with(url: str, status: int) -> bool:
+    """Tell whether an address answers with a status."""
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - loopback
+            return answer.status == status
+    except urllib.error.HTTPError as error:
+        return error.code == status
 
 
 def missing() -> str | None:

@@ -1,0 +1,43 @@
+"""Real peers for these tests: built once, started once for each file that asks for them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "store" / "support"))
+
+import peers
+
+
+@pytest.fixture(scope="session")
+def programs() -> None:
+    """Skip where a program is missing; in CI that is a failure."""
+    lacking = peers.missing()
+    if lacking is None:
+        return
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{lacking} (required in CI)")
+    pytest.skip(lacking)
+
+
+@pytest.fixture(scope="module")
+def jaeger(programs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[peers.Jaeger]:
+    """Jaeger, with its storage in memory."""
+    with peers.Jaeger(tmp_path_factory.mktemp("jaeger")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def gateway(
+    jaeger: peers.Jaeger, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[peers.Collector]:
+    """The Collector under `gateway.yaml`, before Jaeger."""
+    folder = tmp_path_factory.mktemp("gateway")
+    with peers.Collector(folder, "gateway", CLEW_JAEGER=jaeger.otlp) as running:
+        yield running
