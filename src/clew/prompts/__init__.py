@@ -12,17 +12,43 @@ if TYPE_CHECKING:
     from typing import Any
 
     from clew.prompts.blocks import Block
+    from clew.prompts.composer import effective_system_prompt
+    from clew.prompts.configuration import Configuration
+    from clew.prompts.files import FileRepository
+    from clew.prompts.repository import MemoryRepository, Repository
     from clew.prompts.sections import Kind, classify
     from clew.prompts.segments import Prompt, Section
+    from clew.prompts.skills import Skill
+    from clew.prompts.snippets import Snippet
 
-__all__ = ["Block", "Kind", "Prompt", "Section", "classify"]
+__all__ = [
+    "Block",
+    "Configuration",
+    "FileRepository",
+    "Kind",
+    "MemoryRepository",
+    "Prompt",
+    "Repository",
+    "Section",
+    "Skill",
+    "Snippet",
+    "classify",
+    "effective_system_prompt",
+]
 
 _HOMES = {
     "Block": "clew.prompts.blocks",
+    "Configuration": "clew.prompts.configuration",
+    "FileRepository": "clew.prompts.files",
     "Kind": "clew.prompts.sections",
+    "MemoryRepository": "clew.prompts.repository",
     "Prompt": "clew.prompts.segments",
+    "Repository": "clew.prompts.repository",
     "Section": "clew.prompts.segments",
+    "Skill": "clew.prompts.skills",
+    "Snippet": "clew.prompts.snippets",
     "classify": "clew.prompts.sections",
+    "effective_system_prompt": "clew.prompts.composer",
 }
 
 

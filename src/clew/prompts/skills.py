@@ -218,6 +218,11 @@ _INTRODUCTION: Final = (
 _SEPARATOR: Final = "\n\n"
 _OPENERS: Final = frozenset("<\u2039\u2329\u276e\u27e8\u3008\uff1c\ufe64\u226e\u00ab\u300a")
 """What a reader may take for the sign `<`."""
+_ALIKE: Final = str.maketrans(
+    "\u0455\u043a\u0456\u04cf\u0501\u0430\u0442\u03ba\u03b9\u03b1\u03c4\u0131\u0142",
+    "skildatkiatil",
+)
+"""Letters of other alphabets that look like those of the marker."""
 _FORGED: Final = re.compile(r"<[^a-z0-9<]*skill[^a-z0-9<]*data")
 
 
@@ -234,8 +239,8 @@ def defused(body: str) -> str:
     """Return a body in which nothing reads like one of the markers around skills.
 
     The sign `<` of what looks like a marker becomes `&lt;`: in any case, with blanks, invisible
-    or combining characters in between, in compatibility forms (full width), with another bracket.
-    Other text stays as it is.
+    or combining characters in between, in compatibility forms (full width), with another bracket,
+    with common look-alike letters. Other text stays as it is.
     """
     if _OPENERS.isdisjoint(body):
         return body
@@ -246,7 +251,7 @@ def defused(body: str) -> str:
             folded.append("<")
             places.append(place)
             continue
-        for each in unicodedata.normalize("NFKD", sign).casefold():
+        for each in unicodedata.normalize("NFKD", sign).casefold().translate(_ALIKE):
             if not each.isspace() and unicodedata.category(each)[0] not in "CM":
                 folded.append("<" if each in _OPENERS else each)
                 places.append(place)
