@@ -62,6 +62,16 @@ def test_those_not_seen_for_longest_are_forgotten(monkeypatch):
     assert found == ["2", "4", "5"]
 
 
+def test_sizes_are_forgotten_with_their_prompts(monkeypatch):
+    """A text of a size that no known prompt has is not even hashed."""
+    monkeypatch.setattr(registry, "MOST_PROMPTS", 2)
+    for text in ("1", "22", "333", "333"):
+        Prompt.of(a=text)
+    assert dict(registry._sizes) == {2: 1, 3: 1}
+    monkeypatch.setattr(registry.hmac, "digest", None)
+    assert registry.find(b"1") is None
+
+
 def test_many_threads():
     """Prompts made and looked for in many threads at once: none is mixed up, the bound holds."""
     failures: list[str] = []
@@ -82,6 +92,27 @@ def test_many_threads():
         thread.join()
     assert failures == []
     assert len(registry.known) == 1600
+
+
+def test_a_known_prompt_is_never_gone_for_a_moment():
+    """The tap asks without the lock whether any prompt is known: looking one up takes none out."""
+    prompt = Prompt.of(a="x")
+    data = prompt.encode()
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            registry.find(data)
+            registry.register(data, prompt.blocks)
+
+    threads = [threading.Thread(target=look) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    seen = [bool(registry.known) for _ in range(200_000)]
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert all(seen)
 
 
 def test_what_a_round_says_of_a_prompt():

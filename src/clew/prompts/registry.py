@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import os
 import threading
+from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,10 +27,12 @@ MOST_PROMPTS: Final = 4096
 class Known:
     """A registered prompt: its blocks, and the attributes of rounds that it was sent with."""
 
-    __slots__ = ("_attributes", "_key_id", "blocks")
+    __slots__ = ("_attributes", "_key_id", "blocks", "size")
 
-    def __init__(self, blocks: tuple[Block, ...]) -> None:
+    def __init__(self, blocks: tuple[Block, ...], size: int) -> None:
         self.blocks = blocks
+        self.size = size
+        """UTF-8 bytes of the text."""
         self._key_id: str | None = None
         self._attributes: Mapping[str, Any] = {}
 
@@ -46,10 +49,13 @@ class Known:
         return self._attributes
 
 
-known: dict[bytes, Known] = {}
-"""Registered prompts by the look-up's digest, oldest first. Empty: there is nothing to look for,
-and this is the one thing that the tap asks then."""
+known: OrderedDict[bytes, Known] = OrderedDict()
+"""Registered prompts by the look-up's digest, those not made or seen for longest first. Empty:
+there is nothing to look for, and this is the one thing that the tap asks then, without the lock; so
+no prompt is taken out to be put in again."""
 
+_sizes: Counter[int] = Counter()
+"""How many prompts of each size are known: a text of another size need not be hashed."""
 _key = os.urandom(32)
 _lock = threading.Lock()
 
@@ -58,21 +64,28 @@ def register(data: bytes, blocks: tuple[Block, ...]) -> None:
     """Make a prompt known by its UTF-8, and its blocks, which tile it."""
     digest = hmac.digest(_key, data, "sha256")
     with _lock:
-        found = known.pop(digest, None)
+        found = known.get(digest)
+        if found is None:
+            _sizes[len(data)] += 1
         if found is None or found.blocks != blocks:
-            found = Known(blocks)
-        known[digest] = found
+            known[digest] = Known(blocks, len(data))
+        known.move_to_end(digest)
         while len(known) > MOST_PROMPTS:
-            del known[next(iter(known))]
+            _, oldest = known.popitem(last=False)
+            _sizes[oldest.size] -= 1
+            if not _sizes[oldest.size]:
+                del _sizes[oldest.size]
 
 
 def find(data: bytes) -> Known | None:
     """Return the registered prompt of exactly this UTF-8."""
+    if len(data) not in _sizes:
+        return None
     digest = hmac.digest(_key, data, "sha256")
     with _lock:
-        found = known.pop(digest, None)
+        found = known.get(digest)
         if found is not None:
-            known[digest] = found
+            known.move_to_end(digest)
     return found
 
 
@@ -80,6 +93,7 @@ def forget() -> None:
     """Forget every prompt."""
     with _lock:
         known.clear()
+        _sizes.clear()
 
 
 def block_map(blocks: Sequence[Block], data: bytes, digests: Digests) -> dict[str, Any]:
