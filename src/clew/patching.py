@@ -41,6 +41,11 @@ _MODULES: Mapping[str, Sequence[tuple[str, str, Any]]] = {
 """Modules with something to tap, and what: class (none for a function), name, wrapper."""
 
 _TAPS: Mapping[str, str] = {
+    "agents.result": "clew.taps.openai_agents",
+    "agents.run": "clew.taps.openai_agents",
+    "agents.run_internal.tool_actions": "clew.taps.openai_agents",
+    "agents.run_internal.tool_execution": "clew.taps.openai_agents",
+    "agents.tool": "clew.taps.openai_agents",
     "agents.tracing": "clew.taps.openai_agents",
     "langchain_core.tools.base": "clew.taps.langchain",
     "langgraph.pregel": "clew.taps.langchain",

@@ -95,6 +95,11 @@ class ToolCall(context.Block, Node):
             elif isinstance(value, (bytes, bytearray)):
                 self.result_bytes = len(value)
 
+    def take(self, arguments: Any, call_id: str | None = None) -> None:
+        """Take arguments and id that became known after the call had begun; for gates alone."""
+        self._arguments = arguments
+        self._call_id = self._call_id or call_id
+
     def keep(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
         """Keep the arguments by name, for where content is captured."""
         try:

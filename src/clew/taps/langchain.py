@@ -64,8 +64,29 @@ def _astream(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[st
     return wrap_function(follow, lambda: made)()
 
 
-def _call_of(tool: Any, kwargs: Mapping[str, Any]) -> ToolCall:
-    return ToolCall(named(getattr(tool, "name", None), "tool"), call_id=kwargs.get("tool_call_id"))
+def _call_of(tool: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ToolCall:
+    return ToolCall(
+        named(getattr(tool, "name", None), "tool"),
+        call_id=kwargs.get("tool_call_id"),
+        arguments=_arguments_of(tool, args[0] if args else kwargs.get("tool_input")),
+    )
+
+
+def _arguments_of(tool: Any, given: Any) -> Any:
+    """Return what the model gave a tool, without what the framework has put beside it."""
+    if isinstance(given, str):
+        return {"input": given}
+    if isinstance(given, dict) and _governed():
+        with guard("look at a tool's arguments"):
+            names: Any = tool.args
+            arguments = cast("dict[str, Any]", given)
+            return {name: value for name, value in arguments.items() if name in names}
+    return cast("Any", given)
+
+
+def _governed() -> bool:
+    runtime = _runtime.get()
+    return runtime is not None and runtime.governor is not None
 
 
 def _judge(call: ToolCall, result: Any) -> None:
@@ -83,7 +104,7 @@ def _waits(error: BaseException) -> str | None:
 def _tool(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if _runtime.get() is None:
         return wrapped(*args, **kwargs)
-    with _call_of(instance, kwargs) as call:
+    with _call_of(instance, args, kwargs) as call:
         try:
             result = wrapped(*args, **kwargs)
         except Exception as error:
@@ -96,7 +117,7 @@ def _tool(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, 
 async def _atool(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if _runtime.get() is None:
         return await wrapped(*args, **kwargs)
-    with _call_of(instance, kwargs) as call:
+    async with _call_of(instance, args, kwargs) as call:
         try:
             result = await wrapped(*args, **kwargs)
         except Exception as error:

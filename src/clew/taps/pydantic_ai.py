@@ -42,7 +42,9 @@ class Hooks:
         self, ctx: Any, *, call: Any, tool_def: Any, args: Any, handler: Any
     ) -> Any:
         """Record a tool call."""
-        with ToolCall(named(call.tool_name, "tool"), call_id=call.tool_call_id) as recorded:
+        name, given = named(call.tool_name, "tool"), getattr(call, "args", None)
+        made = ToolCall(name, call_id=call.tool_call_id, arguments=given or {})
+        async with made as recorded:
             try:
                 result = await handler(args)
             except Exception as error:
