@@ -66,12 +66,17 @@ def read(path: Path) -> tuple[Checkpoint, ...]:
         ClewError: the file cannot be read.
     """
     try:
-        lines = path.read_bytes().splitlines()
+        data = path.read_bytes()
     except OSError as error:
         raise ClewError(f"{path} cannot be read: {error.strerror}") from None
+    return parse(data, str(path))
+
+
+def parse(data: bytes, path: str) -> tuple[Checkpoint, ...]:
+    """Read the content of a checkpoint file, as `read` does; `path` stands in messages."""
     found: list[Checkpoint] = []
     previous = _START
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(data.splitlines(), 1):
         try:
             checkpoint = msgspec.json.decode(line, type=Checkpoint)
         except msgspec.MsgspecError as error:
@@ -91,7 +96,16 @@ def anchored(path: Path) -> dict[str, str]:
     Raises:
         ClewError: as `read`.
     """
-    return {segment: digest for each in read(path) for segment, digest in each.segments}
+    return _digests(read(path))
+
+
+def anchored_in(data: bytes, path: str) -> dict[str, str]:
+    """Return the digest of each segment in the content of a checkpoint file, as `anchored`."""
+    return _digests(parse(data, path))
+
+
+def _digests(found: Sequence[Checkpoint]) -> dict[str, str]:
+    return {segment: digest for each in found for segment, digest in each.segments}
 
 
 def append(

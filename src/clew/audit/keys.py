@@ -8,6 +8,7 @@ from typing import Final
 
 from clew.errors import ConfigurationError
 from clew.integrity import Key, SignatureKey
+from clew.settings import Settings
 
 FOLDER: Final = "integrity-keys"
 """Folder in the data folder: `*.key` files hold secrets, `*.pem` files Ed25519 keys."""
@@ -25,6 +26,21 @@ class KeyRing:
     def __init__(self, keys: Iterable[Key] = (), signatures: Iterable[SignatureKey] = ()) -> None:
         self.keys: Mapping[str, Key] = {key.id: key for key in keys if key.id is not None}
         self.signatures: Mapping[str, SignatureKey] = {key.id: key for key in signatures}
+
+    @classmethod
+    def of(cls, settings: Settings, files: Iterable[Path] = ()) -> KeyRing:
+        """Return the keys that settings and the data folder know, and those of files.
+
+        Raises:
+            ConfigurationError: as `gather`.
+            MissingExtraError: as `gather`.
+        """
+        secret = settings.integrity_key
+        return cls.gather(
+            secret=secret.get_secret_value() if secret else None,
+            files=files,
+            data_dir=settings.data_dir,
+        )
 
     @classmethod
     def gather(

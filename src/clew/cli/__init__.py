@@ -51,6 +51,7 @@ COMMANDS: Final = (
         "command",
         "Prove that nothing of a run is missing or altered.",
     ),
+    Command("audit", "clew.cli.audit", "audit", "Ask what the record says, and keep the proof."),
     Command("policy", "clew.cli.policy", "policy", "Look at the allow-list, and try it out."),
     Command(
         "collector-config",

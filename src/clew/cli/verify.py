@@ -67,13 +67,7 @@ def command(
     """
     if (run is None) == (since_ is None):
         raise ClewError("say which run to verify, or `--since` when: one of the two")
-    settings = Settings.from_environment()
-    secret = settings.integrity_key
-    keys = KeyRing.gather(
-        secret=secret.get_secret_value() if secret else None,
-        files=key or (),
-        data_dir=settings.data_dir,
-    )
+    keys = KeyRing.of(Settings.from_environment(), key or ())
     anchors = _anchors(anchor)
     reports: list[RunReport] = []
     with open_source(source) as opened:
