@@ -96,6 +96,7 @@ def test_a_prompt_with_blocks_keeps_them():
             f"{BASE}snippet_tags: [a, 3]\n",
             "c.yaml:3: snippet_tags.1: Input should be a valid string",
         ),
+        (f"{BASE}identifier: two words\n", "c.yaml:3: identifier: Value error, configuration id"),
         (f"{BASE}prompt: 3\n", "c.yaml:3: prompt: Input should be a valid string"),
         (f"{BASE}model: x\n", "c.yaml:3: 'model' is there twice"),
         ("model: gpt-4o\n", "c.yaml:1: provider: Field required"),

@@ -10,6 +10,8 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from clew.errors import ConfigurationError, MissingExtraError
 from clew.prompts.files import FileRepository, scan
@@ -136,6 +138,16 @@ def test_a_markdown_file_is_one_snippet():
     assert (
         Snippet(identifier="tone", tags="style", sorting=-1, text="# Tone\n\n---\nBe kind."),
     ) == FileRepository(path).snippets()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r")))
+def test_a_text_in_markdown_is_what_stands_there(folder: Path, text: str):
+    """Whatever it is, without the line breaks at its ends: no part of it is front matter."""
+    path = write("tone.md", "")
+    path.write_text(f"---\ntags: x\n---\n{text}", "utf-8")
+    (snippet,) = FileRepository(path).snippets()
+    assert ("x", text.strip("\n")) == (snippet.tags, snippet.text)
 
 
 @pytest.mark.usefixtures("folder")

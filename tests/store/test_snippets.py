@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 import sample_runs
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from clew.errors import StoreError
@@ -95,7 +97,36 @@ def test_all_or_nothing_is_stored(kept: SqliteRepository):
     kept.put([TONE])
     with pytest.raises(StoreError, match="snippet broken: its text cannot be written as UTF-8"):
         kept.put([NOVA, Snippet(identifier="broken", text="\ud800")])
+    with pytest.raises(StoreError, match="snippet far: its sorting has more than 64 bits"):
+        kept.put([NOVA, Snippet(identifier="far", sorting=2**63)])
     assert [TONE] == list(kept.snippets())
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    text=st.text(),
+    other=st.text(),
+    sorting=st.integers(-(2**63), 2**63 - 1),
+    flags=st.tuples(st.booleans(), st.booleans()),
+)
+def test_whatever_was_put_comes_back(
+    kept: SqliteRepository, text: str, other: str, sorting: int, flags: tuple[bool, bool]
+):
+    """Any text, a zero byte in it too, any number of 64 bits, either state."""
+    snippet = Snippet(
+        identifier="a",
+        name=other,
+        description=text,
+        text=text,
+        tags=other,
+        metadata=text,
+        sorting=sorting,
+        active=flags[0],
+        hidden=flags[1],
+    )
+    skill = Skill(identifier="a", name=other, body=text, trust=other, enabled=flags[0])
+    kept.put([snippet], [skill])
+    assert ([snippet], [skill]) == (list(kept.snippets()), list(kept.skills()))
 
 
 def test_what_was_deleted_is_never_found(kept: SqliteRepository):
@@ -191,6 +222,9 @@ def test_a_row_that_is_no_snippet_is_an_error(kept: SqliteRepository):
     kept.put([NOVA])
     execute(kept.path, "UPDATE snippets SET data_class = 'nonsense'")
     with pytest.raises(StoreError, match="cannot be used: data class 'nonsense' is unknown"):
+        kept.snippets()
+    execute(kept.path, "UPDATE snippets SET data_class = '', text = x'00'")
+    with pytest.raises(StoreError, match="cannot be used: Expected `str`, got `bytes`"):
         kept.snippets()
 
 

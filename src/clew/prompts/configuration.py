@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self, cast
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -20,7 +21,7 @@ from clew.errors import ConfigurationError
 from clew.prompts.documents import parse, read_text
 from clew.prompts.segments import Prompt
 from clew.prompts.skills import DEFAULT_BYTES, TrustLevel
-from clew.prompts.snippets import parse_tags
+from clew.prompts.snippets import check_identifier, parse_tags
 
 
 def _tags(value: Any) -> Any:
@@ -29,6 +30,11 @@ def _tags(value: Any) -> Any:
     if isinstance(value, list | tuple):
         given = cast("list[Any]", value)
         return parse_tags(given) if all(isinstance(each, str) for each in given) else value  # pyright: ignore[reportUnknownVariableType]
+    return value
+
+
+def _identifier(value: str) -> str:
+    check_identifier("configuration", value)
     return value
 
 
@@ -53,7 +59,7 @@ class Configuration(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    identifier: str = "default"
+    identifier: Annotated[str, AfterValidator(_identifier)] = "default"
     provider: str
     model: str
     prompt: Annotated[str, WrapValidator(_prompt)] = ""

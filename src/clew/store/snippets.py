@@ -13,9 +13,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import msgspec
 from msgspec import Struct
 
-from clew.errors import ConfigurationError, StoreError
+from clew.errors import StoreError
 from clew.prompts.blocks import BlockSource
 from clew.prompts.repository import Repository
 from clew.prompts.skills import Skill, skills_in_order
@@ -123,8 +124,8 @@ class SqliteRepository(Repository):
                 for name, value in zip(names, row, strict=True)
             }
             try:
-                found.append(kind(**members))
-            except ConfigurationError as error:
+                found.append(msgspec.convert(members, kind))
+            except msgspec.ValidationError as error:
                 raise StoreError(f"the store {self.path} cannot be used: {error}") from None
         return found
 
@@ -140,6 +141,8 @@ class SqliteRepository(Repository):
             )
         except UnicodeEncodeError:
             raise StoreError(f"{name_of(value)}: its text cannot be written as UTF-8") from None
+        except OverflowError:
+            raise StoreError(f"{name_of(value)}: its sorting has more than 64 bits") from None
 
     def _changes(
         self, new: Sequence[Snippet | Skill], stored: Sequence[Snippet | Skill]
