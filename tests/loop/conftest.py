@@ -26,12 +26,21 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def govern() -> Iterator[Callable[..., CaptureExporter]]:
-    """Return what configures Clew, with gates, and returns its exporter."""
-    tolerated: set[str] = set()
+def tolerated() -> set[str]:
+    return set()
 
-    def configure(*gates: Any, faults: set[str] | None = None, **more: Any) -> CaptureExporter:
-        tolerated.update(faults or ())
+
+@pytest.fixture
+def tolerate(tolerated: set[str]) -> Callable[[str], None]:
+    """Return what says that a kind of fault may be swallowed in this test."""
+    return tolerated.add
+
+
+@pytest.fixture
+def govern(tolerated: set[str]) -> Iterator[Callable[..., CaptureExporter]]:
+    """Return what configures Clew, with gates, and returns its exporter."""
+
+    def configure(*gates: Any, **more: Any) -> CaptureExporter:
         clew.shutdown()
         exporter = CaptureExporter()
         settings = Settings.from_environment(
