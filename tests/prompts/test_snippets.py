@@ -312,7 +312,7 @@ def test_a_form_stays_usable_without_its_repository(tmp_path: Path):
 
 
 def test_skills_come_by_source_then_identifier(make: Make):
-    """Every member comes back; a skill is found by its identifier, or with its source."""
+    """Every member comes back; one is found with its source, or where no other has its name."""
     skills = [
         Skill(identifier="pdf", source="zeta", body="z", checksum=checksum("z")),
         Skill(
@@ -331,7 +331,8 @@ def test_skills_come_by_source_then_identifier(make: Make):
     ]
     kept = make(skills=skills)
     assert [skills[2], skills[1], skills[0]] == list(kept.skills())
-    assert skills[1] == kept.find_skill("pdf")
+    assert kept.find_skill("pdf") is None
+    assert skills[1] == kept.find_skill(" acme#PDF ")
     assert skills[0] == kept.find_skill("ZETA#pdf")
     assert skills[2] == kept.find_skill(" own ")
     assert kept.find_skill("zeta#own") is None

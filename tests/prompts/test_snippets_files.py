@@ -391,7 +391,7 @@ def test_all_problems_are_found_and_the_rest_is_read():
     with pytest.raises(ConfigurationError) as raised:
         FileRepository("lib")
     assert str(raised.value).startswith("lib/a.yaml:3: 'x' is unknown; known are identifier, name")
-    assert str(raised.value).endswith("(2 more: `clew snippets check`)")
+    assert str(raised.value).endswith("(2 more: `clew snippets check --from`)")
 
 
 @pytest.mark.usefixtures("folder")

@@ -224,7 +224,6 @@ def find_skills(
     """Return the skills that references name, and a warning for each that names none."""
     wanted = list(references)
     known = repository.skills() if wanted and repository is not None else ()
-    names = {name.lower(): name for each in known for name in (each.reference, each.identifier)}
     skills: list[Skill] = []
     warnings: list[PromptWarning] = []
     for reference in wanted:
@@ -232,13 +231,21 @@ def find_skills(
         if skill is not None:
             skills.append(skill)
             continue
-        near = get_close_matches(reference.lower(), names, n=1)
-        hint = f"; the nearest one is {names[near[0]]!r}" if near else ""
         warnings.append(
             PromptWarning(
-                code="unknown_skill",
-                subject=reference,
-                message=f"there is no skill {reference!r}{hint}",
+                code="unknown_skill", subject=reference, message=_unknown(reference, known)
             )
         )
     return skills, warnings
+
+
+def _unknown(reference: str, skills: Sequence[Skill]) -> str:
+    wanted = reference.strip().lower()
+    several = [each.reference for each in skills if each.identifier.lower() == wanted]
+    if several:
+        return f"several sources have a skill {reference!r}; give one of: {', '.join(several)}"
+    names = {name.lower(): name for each in skills for name in (each.reference, each.identifier)}
+    near = get_close_matches(wanted, names, n=1)
+    return f"there is no skill {reference!r}" + (
+        f"; the nearest one is {names[near[0]]!r}" if near else ""
+    )

@@ -67,7 +67,7 @@ class Configuration(BaseModel):
     snippet_tags: Annotated[tuple[str, ...], BeforeValidator(_tags)] = ()
     """Tags whose snippets belong to the prompt: comma-separated, or a list."""
     skills: tuple[str, ...] = ()
-    """Skills to use, each `identifier` or `source#identifier`."""
+    """Skills to use, each by `source#identifier`, or by its identifier where only one has it."""
     minimum_trust: TrustLevel = "untrusted"
     """Skills that are trusted less are not used."""
     skill_bytes: int = DEFAULT_BYTES

@@ -111,7 +111,8 @@ class FileRepository(Repository):
         if found.problems:
             more = len(found.problems) - 1
             raise ConfigurationError(
-                found.problems[0] + (f" ({more} more: `clew snippets check`)" if more else "")
+                found.problems[0]
+                + (f" ({more} more: `clew snippets check --from`)" if more else "")
             )
         self._snippets = in_order(each.value for each in found.snippets)
         self._skills = skills_in_order(each.value for each in found.skills)

@@ -65,7 +65,7 @@ class Repository(Protocol):
         return known_tags(self.snippets())
 
     def find_skill(self, reference: str) -> Skill | None:
-        """Return the skill that `identifier` or `source#identifier` names."""
+        """Return the skill that a reference names, see `clew.prompts.skills.skill_named`."""
         return skill_named(reference, self.skills())
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 
 from msgspec import Struct
 
+from clew.errors import ConfigurationError
 from clew.prompts.snippets import PromptWarning, check_data_class, check_identifier
 
 TrustLevel = Literal["untrusted", "community", "verified", "first_party"]
@@ -36,8 +37,9 @@ class Skill(Struct, frozen=True, kw_only=True):
     """
 
     identifier: str
+    """As that of a snippet, without `#`."""
     source: str = ""
-    """Where it comes from, an identifier; two sources may each have a skill of the same name."""
+    """Where it comes from, an identifier without `#`; two sources may each have one `pdf`."""
     name: str = ""
     description: str = ""
     body: str = ""
@@ -55,6 +57,9 @@ class Skill(Struct, frozen=True, kw_only=True):
         check_identifier("skill", self.identifier)
         if self.source:
             check_identifier("source", self.source)
+        if "#" in self.identifier + self.source:
+            # `a#b` would have two meanings.
+            raise ConfigurationError(f"skill identifier {self.reference!r}: give it without '#'")
         check_data_class(self.data_class)
 
     @property
@@ -116,13 +121,17 @@ def skills_in_order(skills: Iterable[Skill]) -> tuple[Skill, ...]:
 
 
 def skill_named(reference: str, skills: Iterable[Skill]) -> Skill | None:
-    """Return the skill that `identifier` or `source#identifier` names; of several the first."""
+    """Return the skill that `source#identifier`, or an identifier alone, names; None without one.
+
+    An identifier alone names the skill without a source, else the one that there is. Where several
+    sources have it, it names none: a source could put its own in the place of another's.
+    """
     wanted = reference.strip().lower()
-    known = list(skills)
-    for each in known:
-        if each.identifier.lower() == wanted:
+    named = [each for each in skills if wanted in (each.reference.lower(), each.identifier.lower())]
+    for each in named:
+        if each.reference.lower() == wanted:
             return each
-    return next((each for each in known if each.reference.lower() == wanted), None)
+    return named[0] if len(named) == 1 else None
 
 
 def build_block(
@@ -144,7 +153,15 @@ def build_block(
         minimum_trust: one of `TRUST_LEVELS`.
         budget: UTF-8 bytes of the whole block, fences included; what is no positive whole number
             means `DEFAULT_BYTES`.
+
+    Raises:
+        ConfigurationError: there is no such minimum.
     """
+    if minimum_trust not in TRUST_LEVELS:
+        known = ", ".join(TRUST_LEVELS)
+        raise ConfigurationError(
+            f"minimum trust {minimum_trust!r} is unknown; give one of: {known}"
+        )
     chosen: dict[tuple[str, str], Skill] = {}
     for skill in (*configured, *forced):
         chosen.setdefault(skill.key, skill)
