@@ -309,7 +309,7 @@ def begin(
         round_ = Round(route, facts, grouped=call is not None, resend=resend, hops=hops)
         born = target.born
         if known and body:
-            born = _with_prompt(runtime, round_, body, born)
+            born = with_prompt(runtime, round_, born, body)
         round_.open(runtime, born, None if body is None else len(body))
         if runtime.capturing:
             round_.capture(runtime, body)
@@ -321,18 +321,27 @@ def begin(
     return Exchange(runtime, target, request, call, round_)
 
 
-def _with_prompt(
-    runtime: Runtime, round_: Round, body: bytes, born: Mapping[str, Any]
+def with_prompt(
+    runtime: Runtime, round_: Round, born: Mapping[str, Any], given: bytes | str
 ) -> Mapping[str, Any]:
-    """Add the blocks of the segmented prompt that a request carries, unless the level is none."""
+    """Add the blocks of the segmented prompt that a round carries, unless the level is none.
+
+    Args:
+        runtime: the runtime.
+        round_: the round, not yet opened.
+        born: the attributes to add to.
+        given: the request's body, or its system text where that is at hand.
+    """
     if round_.operation not in ROUND_OPERATIONS:
         return born
     if runtime.capturing and runtime.level_in(current()) == NONE:
         return born
     from clew.prompts import recognition  # not loaded where no prompt is registered
 
+    if isinstance(given, str):
+        return {**born, **recognition.attributes_of_text(given, runtime.digests)}
     dialect = round_.route.dialect.name
-    return {**born, **recognition.attributes_of(dialect, body, runtime.digests)}
+    return {**born, **recognition.attributes_of(dialect, given, runtime.digests)}
 
 
 def _retries(request: Any) -> int:

@@ -62,7 +62,7 @@ def test_nothing_is_looked_for_where_no_prompt_is_known(server, monkeypatch):
     def forbidden(*args: Any) -> Any:
         pytest.fail("a system text was looked at")
 
-    monkeypatch.setattr(exchange, "_with_prompt", forbidden)
+    monkeypatch.setattr(exchange, "with_prompt", forbidden)
     monkeypatch.setattr(recognition, "attributes_of", forbidden)
     with captured() as exported:
         Prompt("plain text")
@@ -216,3 +216,63 @@ def test_the_block_that_grew_is_named_with_capture_off(server):
     )
     broken = first_break(before, after)
     assert (broken.what, broken.id, broken.kept_bytes) == ("changed", "working_memory", 11)
+
+
+class Told:
+    """What a callable returns."""
+
+    text = "hello"
+
+
+def asked(system: Any) -> Told:
+    return Told()
+
+
+@pytest.mark.parametrize(
+    ("system", "expected"),
+    [
+        (lambda prompt: prompt, True),
+        (lambda prompt: prompt.text, True),
+        (lambda prompt: [prompt[:2], prompt[2:]], True),
+        (lambda prompt: prompt + " more", False),
+        ("", None),
+        (None, None),
+        (5, None),
+    ],
+)
+def test_callables_of_ones_own(system, expected):
+    """Where the facts say which argument is the system text, its blocks are on the round."""
+    prompt = Prompt.of(identity_context="Änn")
+    with captured() as exported:
+        clew.instrument(asked, facts={"system": "system"})(
+            system(prompt) if callable(system) else system
+        )
+    (round_,) = rounds(exported)
+    assert round_.attributes.get("clew.prompt.mapped") is expected
+
+
+async def test_coroutines_of_ones_own():
+    """The asynchronous twin."""
+
+    async def call(system: str) -> Told:
+        return Told()
+
+    prompt = Prompt.of(identity_context="Änn")
+    with captured() as exported:
+        await clew.instrument(call, facts={"system": "system"})(system=prompt)
+    assert rounds(exported)[0].attributes["clew.prompt.block.ids"] == ("identity_context",)
+
+
+def test_a_system_text_of_a_callable_is_only_looked_at_for_prompts():
+    """Without a segmented prompt the place is not asked; at level none it says nothing."""
+
+    def place(arguments: Any) -> Any:
+        pytest.fail("was asked for the system text")
+
+    with captured() as exported:
+        clew.instrument(asked, facts={"system": place})("text")
+    assert [told(span) for span in rounds(exported)] == [{}]
+    prompt = Prompt.of(identity_context="Änn")
+    with captured(capture="none") as exported:
+        clew.instrument(asked, facts={"system": "system"})(prompt)
+    assert [told(span) for span in rounds(exported)] == [{}]

@@ -27,16 +27,22 @@ def attributes_of(dialect: str, body: bytes, digests: LazyDigests) -> Mapping[st
     """
     try:
         text = system_text(dialect, body)
-        return NOTHING if text is None else attributes_of_text(text, digests)
     except Exception:
         record_failure("look for a prompt's blocks")
         return NOTHING
+    return NOTHING if text is None else attributes_of_text(text, digests)
 
 
 def attributes_of_text(text: str, digests: LazyDigests) -> Mapping[str, Any]:
-    """Return what a round says of a system text that is at hand (see `attributes_of`)."""
-    data = text.encode("utf-8", "surrogatepass")
-    found = registry.find(data)
-    if found is None:
-        return registry.whole(data, digests.get(), mapped=False)
-    return found.attributes(data, digests.get())
+    """Return what a round says of a system text that is at hand. Never raises."""
+    try:
+        data = text.encode("utf-8", "surrogatepass")
+        if not data:
+            return NOTHING
+        found = registry.find(data)
+        if found is None:
+            return registry.whole(data, digests.get(), mapped=False)
+        return found.attributes(data, digests.get())
+    except Exception:
+        record_failure("look for a prompt's blocks")
+        return NOTHING

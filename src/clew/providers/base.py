@@ -84,7 +84,8 @@ class Message(Struct, frozen=True, kw_only=True):
     @classmethod
     def system(cls, text: str) -> Message:
         """Return a system prompt, or a part of it."""
-        return cls(role="system", content=text)
+        # A plain `str`, whatever text it is: a conversation can be written as JSON by msgspec.
+        return cls(role="system", content=str(text))
 
     @classmethod
     def user(cls, content: str | tuple[Text | Image, ...]) -> Message:

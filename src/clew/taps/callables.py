@@ -27,6 +27,7 @@ from clew.facts import RequestFacts
 from clew.passages import Passage
 from clew.pipeline import runtime as _runtime
 from clew.pipeline.runtime import Runtime
+from clew.prompts.registry import known
 from clew.rounds import Ending, Round
 from clew.rules import OTHER
 from clew.spans import allowed, is_cancellation
@@ -117,11 +118,16 @@ class Recorder:
         """What the callable stands for."""
         return Target(self._route, self._born, propagates=False)
 
-    def opened(self, runtime: Runtime, request: RequestFacts) -> Opened:
+    def opened(
+        self, runtime: Runtime, request: RequestFacts, arguments: Mapping[str, Any]
+    ) -> Opened:
         """Open a round."""
         started = time.perf_counter_ns()
         round_ = Round(self._route, request, grouped=True, resend=0)
-        round_.open(runtime, self._born, None)
+        born = self._born
+        if known and (text := self.places.system_text(arguments)):
+            born = exchange.with_prompt(runtime, round_, born, text)
+        round_.open(runtime, born, None)
         if runtime.capturing:
             round_.capture(runtime, None)
         round_.attempts = 1
@@ -223,7 +229,7 @@ class _Call:
         opened = None
         with guard("look at a call"):
             request = self._request or self._recorder.places.request(self._arguments)
-            opened = self._recorder.opened(self._runtime, request)
+            opened = self._recorder.opened(self._runtime, request, self._arguments)
         if self._passage is not None:
             round_ = None if opened is None else opened.round
             passages.after_begin(self._runtime, self._passage, round_)

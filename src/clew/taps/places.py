@@ -104,6 +104,17 @@ from and written to a cache, `output_tokens` includes reasoning."""
 _LITERAL: Final = ("provider", "operation", "stream")
 """Said in the mapping itself."""
 
+_SYSTEM: Final = "system"
+"""Where the system text stands among the arguments; only segmented prompts are looked for in it."""
+
+
+def _joined(value: Any) -> str | None:
+    """Return a text, or texts put together."""
+    if isinstance(value, str):
+        return value
+    texts = [each for each in _several(value) if isinstance(each, str)]
+    return "".join(texts) or None
+
 
 class Places:
     """The mapping, checked and ready to look things up.
@@ -123,21 +134,28 @@ class Places:
         self.stream: bool | str | None = facts.get("stream")
         self._request: list[tuple[str, Place, Callable[[Any], Any]]] = []
         self._response: list[tuple[str, Place, Callable[[Any], Any]]] = []
+        self._system: list[tuple[str, Place, Callable[[Any], Any]]] = []
         for name, given in facts.items():
             if name in _LITERAL:
                 continue
-            if name in _REQUEST:
+            if name == _SYSTEM:
+                self._system = [(name, _place(name, given), _joined)]
+            elif name in _REQUEST:
                 self._request.append((name, _place(name, given), _REQUEST[name]))
             elif name in _RESPONSE:
                 self._response.append((name, _place(name, given), _RESPONSE[name]))
             else:
-                known = ", ".join((*_LITERAL, *_REQUEST, *_RESPONSE))
+                known = ", ".join((*_LITERAL, _SYSTEM, *_REQUEST, *_RESPONSE))
                 raise ClewError(f"{name!r} is no fact of a model call; give some of: {known}")
 
     def request(self, arguments: Mapping[str, Any]) -> RequestFacts:
         """Return what the arguments say."""
         found = _look(self._request, arguments)
         return RequestFacts(operation=self.operation, **found)
+
+    def system_text(self, arguments: Mapping[str, Any]) -> str | None:
+        """Return the system text; None where there is none, or no place was given for it."""
+        return _look(self._system, arguments).get(_SYSTEM)
 
     def gather(self) -> Gathered:
         """Return what collects the facts of one response."""
