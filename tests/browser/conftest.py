@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "store" / "support"))
+sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 CHROMIUM = os.environ.get("CLEW_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 ARGUMENTS = [
@@ -57,6 +58,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
 
     path = tmp_path_factory.mktemp("browser") / "clew.db"
     with start(port=0, store_path=path) as running:
+        running.folder = path.parent
         yield running
 
 

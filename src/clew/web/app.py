@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from clew.allow_list import AllowList
 from clew.sources import Source
+from clew.store.prompt_index import PromptReader
 from clew.store.writer import Writer
 from clew.web.bodies import Bodies, Limits
 from clew.web.guard import Guard
@@ -28,6 +29,7 @@ def create_app(
     names: Iterable[str] = (),
     limits: Limits | None = None,
     allow_list: AllowList | None = None,
+    prompts: PromptReader | None = None,
 ) -> Starlette:
     """Return the ASGI application.
 
@@ -39,9 +41,10 @@ def create_app(
         names: Host names that are answered besides `host` and those of loopback.
         limits: bounds of the receiver.
         allow_list: what timelines may show of a span's attributes; by default the default list.
+        prompts: recorded model calls; without it there are no pages about them.
     """
     bodies = Bodies(limits or Limits())
-    pages = Pages(source, address=address, allow_list=allow_list)
+    pages = Pages(source, address=address, allow_list=allow_list, prompts=prompts)
     dropping = Receiver(bodies, None)
     return Starlette(
         routes=[

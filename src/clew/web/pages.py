@@ -12,7 +12,9 @@ from starlette.staticfiles import StaticFiles
 
 from clew.allow_list import AllowList
 from clew.sources import Source, forms
+from clew.store.prompt_index import PromptReader
 from clew.store.records import Page, RunFilter
+from clew.web.inspector import Inspector
 from clew.web.run_pages import RunPages
 from clew.web.views import (
     HERE,
@@ -25,6 +27,8 @@ from clew.web.views import (
 )
 
 _LIST_LIMIT: Final = 50
+_PLACES: Final = (("prompts", "/prompts"), ("snippets", "/snippets"), ("settings", "/settings"))
+"""Pages beside the runs, for the header."""
 
 
 class Pages:
@@ -34,14 +38,23 @@ class Pages:
         source: what is read.
         address: where it is served, for the instructions on an empty page.
         allow_list: what timelines may show of a span's attributes; by default the default list.
+        prompts: recorded model calls; without it there are no pages about them.
     """
 
     def __init__(
-        self, source: Source, *, address: str, allow_list: AllowList | None = None
+        self,
+        source: Source,
+        *,
+        address: str,
+        allow_list: AllowList | None = None,
+        prompts: PromptReader | None = None,
     ) -> None:
         self._source = source
-        self._views = Views(environment(address=address))
-        self._runs = RunPages(source, self._views, allow_list or AllowList.default())
+        self._views = Views(environment(address=address, places=_PLACES if prompts else ()))
+        self._inspector = None if prompts is None else Inspector(prompts, self._views)
+        self._runs = RunPages(
+            source, self._views, allow_list or AllowList.default(), inspector=self._inspector
+        )
         self.failure = self._views.failure
 
     def routes(self) -> list[BaseRoute]:
@@ -49,6 +62,7 @@ class Pages:
         return [
             *self._views.routes(("/", self._list), ("/api/runs", self._list)),
             *self._runs.routes(),
+            *(self._inspector.routes() if self._inspector is not None else ()),
             Route("/runs", _to_list, methods=["GET"]),
             Mount("/static", StaticFiles(directory=HERE / "static")),
         ]

@@ -16,6 +16,7 @@ from clew.allow_list import AllowList
 from clew.sources import RunNotFoundError, Source, forms, wording
 from clew.store.records import SPAN_TYPES, SpanRecord
 from clew.web import shown, timeline
+from clew.web.inspector import Inspector
 from clew.web.views import (
     Views,
     flag,
@@ -51,9 +52,18 @@ class RunPages:
         source: what is read.
         views: what renders.
         allow_list: what may be shown of a span's attributes.
+        inspector: where recorded calls are shown, if they are.
     """
 
-    def __init__(self, source: Source, views: Views, allow_list: AllowList) -> None:
+    def __init__(
+        self,
+        source: Source,
+        views: Views,
+        allow_list: AllowList,
+        *,
+        inspector: Inspector | None = None,
+    ) -> None:
+        self._inspector = inspector
         self._source = source
         self._views = views
         self._filter = shown.Filter(allow_list)
@@ -101,7 +111,7 @@ class RunPages:
             outcomes=timeline.OUTCOMES,
             live=shown.is_live(found.record),
             tag=self._tag(found),
-            **self._details(found, span),
+            **self._details(request, found, span),
             twin=f"/api/runs/{run.run_id}",
         )
 
@@ -162,12 +172,18 @@ class RunPages:
         return self._views.page(
             "details.html" if flag(request.query_params, "fragment") else "span.html",
             run=run,
-            **self._details(found, span),
+            **self._details(request, found, span),
             twin=f"/api/runs/{run.run_id}/spans/{span.span_id}",
         )
 
-    def _details(self, found: shown.Shown, span: SpanRecord | None) -> dict[str, Any]:
+    def _details(
+        self, request: Request, found: shown.Shown, span: SpanRecord | None
+    ) -> dict[str, Any]:
+        call = None
+        if self._inspector is not None and span is not None and span.type in {"round", "call"}:
+            call = self._inspector.of_span(request, span.trace_id, span.span_id)
         return {
+            "call": call,
             "selected": span,
             "groups": groups(span) if span else (),
             "hidden": found.hidden.get(span.span_id, 0) if span else 0,

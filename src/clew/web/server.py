@@ -18,6 +18,7 @@ from clew.settings import Settings
 from clew.sources.store import StoreSource
 from clew.store import paths
 from clew.store.database import Claim
+from clew.store.prompt_index import PromptReader
 from clew.store.writer import Writer
 from clew.web.app import create_app
 from clew.web.bodies import Limits
@@ -108,6 +109,10 @@ def start(
         stack.callback(writer.close)
         source = StoreSource(path)
         stack.callback(source.close)
+        prompts = None
+        if path == paths.store_path(path.parent):
+            prompts = PromptReader(path.parent)
+            stack.callback(prompts.close)
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{sock.getsockname()[1]}"
         app = create_app(
@@ -118,6 +123,7 @@ def start(
             names=names,
             limits=limits,
             allow_list=Settings.from_environment().effective_allow_list(),
+            prompts=prompts,
         )
         server = uvicorn.Server(_config(app))
         return Running(server, sock, address, stack.pop_all())

@@ -37,6 +37,10 @@ class NotFoundError(ClewError, LookupError):
     """A page has nothing to show under this address; the message says what is not there."""
 
 
+class AmbiguousError(ClewError, LookupError):
+    """More than one thing is meant by an address; the message names some of them."""
+
+
 def environment(**shown: Any) -> Environment:
     """Return the templates, with everything escaped that they print; `shown` is known to all."""
     env = Environment(
@@ -54,6 +58,8 @@ def environment(**shown: Any) -> Environment:
         "wording": wording,
         "version": hashlib.sha256(content).hexdigest()[:12],
         "statuses": semconv.RUN_STATUSES,
+        "place": "",
+        "places": (),
         **shown,
     }
     cast("dict[str, Any]", env.globals).update(shared)
@@ -70,7 +76,9 @@ class Views:
              ) -> Response:  # fmt: skip
         """Return a rendered template."""
         text = self._env.get_template(name).render(values)
-        return HTMLResponse(text, headers={**_VARIES, **(headers or {})})
+        # What was captured may hold half of a surrogate pair, which no page can.
+        body = text.encode("utf-8", "replace")
+        return HTMLResponse(body, headers={**_VARIES, **(headers or {})})
 
     def routes(self, *pages: tuple[str, View]) -> list[Route]:
         """Return routes that answer GET with these views."""
@@ -140,6 +148,8 @@ def _explain(error: Exception) -> tuple[int, str]:
             return 404, "There is no such run or span."
         case NotFoundError():
             return 404, str(error)
+        case AmbiguousError():
+            return 409, str(error)
         case QueryError():
             return 400, str(error)
         case ClewError():

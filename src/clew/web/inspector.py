@@ -1,0 +1,277 @@
+"""The prompt inspector: what was sent to a model and what came back, one call at a time.
+
+It opens over a run, a conversation, a message or everything; the newest call is chosen unless
+another one is asked for. What a capture level kept out is not there: then sizes and the block map
+are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from clew.prompts.blocks import LAYERS
+from clew.recording import switch
+from clew.store.prompt_index import PromptReader
+from clew.store.prompt_records import (
+    EVERYTHING,
+    AmbiguousRecordError,
+    PromptFilter,
+    PromptRecord,
+    PromptRow,
+    RecordNotFoundError,
+    Scope,
+)
+from clew.store.records import Page
+from clew.web import diff, parts, prompt_words
+from clew.web.views import (
+    AmbiguousError,
+    NotFoundError,
+    Views,
+    json_response,
+    wants_json,
+    whole,
+)
+
+INDEX_LIMIT: Final = 200
+"""Calls in the index column."""
+_LIST_LIMIT: Final = 100
+_SCOPES: Final = ("run", "conversation", "message", "agent", "model", "status")
+
+
+class Over(Struct, frozen=True, kw_only=True):
+    """What the inspector is opened over."""
+
+    asked: dict[str, str]
+    """The parameters that say it, for links."""
+    filter: PromptFilter
+
+    @property
+    def query(self) -> str:
+        """The parameters as a query, with its question mark; empty for everything."""
+        return f"?{urlencode(self.asked)}" if self.asked else ""
+
+    @property
+    def words(self) -> str:
+        """What it is opened over, in words."""
+        named = [
+            f"{name} {value[:8] if name == 'run' else value}" for name, value in self.asked.items()
+        ]
+        return ", ".join(named) or "all calls"
+
+
+class Inspector:
+    """The routes below `/prompts`.
+
+    Args:
+        reader: the index of records, and the payload files.
+        views: what renders.
+    """
+
+    def __init__(self, reader: PromptReader, views: Views) -> None:
+        self._reader = reader
+        self._views = views
+
+    def routes(self) -> list[Route]:
+        """Return the routes of pages and twins."""
+        return self._views.routes(
+            ("/prompts", self._newest),
+            ("/prompts/{request}", self._one),
+            ("/prompts/{request}/diff/{other}", self._diff),
+            ("/runs/{run}/spans/{span}/prompt", self._of_span),
+            ("/api/prompts", self._list),
+            ("/api/prompts/{request}", self._one),
+            ("/api/prompts/{request}/diff/{other}", self._diff),
+        )
+
+    def of_span(self, request: Request, trace_id: str, span_id: str) -> PromptRow | None:
+        """Return the record of a span of the timeline, if there is one to be read."""
+        return self._reader.of_span(trace_id, span_id, scope_of(request))
+
+    # --- views ----------------------------------------------------------------------------------
+
+    def _newest(self, request: Request) -> Response:
+        if wants_json(request):
+            return self._list(request)
+        over = over_of(request)
+        rows = self._rows(over, scope_of(request))
+        if asked := request.query_params.get("request"):
+            return RedirectResponse(f"/prompts/{asked}{over.query}", 303)
+        if rows:
+            return self._shown(request, rows[0], over, rows)
+        return self._views.page(
+            "prompts_none.html",
+            over=over,
+            capturing=self._capturing(),
+            any=bool(self._rows(Over(asked={}, filter=PromptFilter()), scope_of(request), 1)),
+            twin=f"/api/prompts{over.query}",
+        )
+
+    def _one(self, request: Request) -> Response:
+        row = self._find(request, "request")
+        over = over_of(request)
+        if not over.asked and row.run_id is not None:
+            over = _over({"run": row.run_id})
+        return self._shown(request, row, over, None)
+
+    def _shown(
+        self, request: Request, row: PromptRow, over: Over, rows: Sequence[PromptRow] | None
+    ) -> Response:
+        record = self._record(row)
+        if wants_json(request):
+            return json_response(record_form(row, record))
+        if rows is None:
+            rows = self._rows(over, scope_of(request))
+        if all(each.request_id != row.request_id for each in rows):
+            rows = (row, *rows)
+        place = next(n for n, each in enumerate(rows) if each.request_id == row.request_id)
+        short = self._reader.short_id(row)
+        return self._views.page(
+            "inspector.html",
+            row=row,
+            record=record,
+            parts=parts.parts_of(row, record),
+            rows=rows,
+            over=over,
+            before=_before(rows, place),
+            newer=rows[place - 1] if place else None,
+            older=rows[place + 1] if place + 1 < len(rows) else None,
+            capturing=self._capturing(),
+            short=short,
+            command=f"clew prompt show {short}",
+            path=_shown_path(self._reader.payload_path(row)),
+            pretty=parts.pretty,
+            say=prompt_words,
+            twin=f"/api/prompts/{row.request_id}",
+        )
+
+    def _of_span(self, request: Request) -> Response:
+        trace_id = request.path_params["run"].lower().replace("-", "")
+        row = self._reader.of_span(trace_id, request.path_params["span"], scope_of(request))
+        if row is None:
+            raise NotFoundError("No call was recorded for this span.")
+        run = row.run_id or trace_id
+        return RedirectResponse(f"/prompts/{row.request_id}?run={run}", 303)
+
+    def _diff(self, request: Request) -> Response:
+        first, second = self._find(request, "request"), self._find(request, "other")
+        before, after = self._record(first), self._record(second)
+        found = diff.between(first, before, second, after)
+        if wants_json(request):
+            return json_response(diff.form(found))
+        return self._views.page(
+            "prompt_diff.html",
+            before=first,
+            after=second,
+            diff=found,
+            say=prompt_words,
+            swapped=f"/prompts/{second.request_id}/diff/{first.request_id}",
+            twin=f"/api/prompts/{first.request_id}/diff/{second.request_id}",
+        )
+
+    def _list(self, request: Request) -> Response:
+        asked = request.query_params
+        page = Page(
+            limit=min(1000, whole(asked, "limit", _LIST_LIMIT, least=0) or 1),
+            after=asked.get("after") or None,
+        )
+        found = self._reader.records(over_of(request).filter, page, scope_of(request))
+        return json_response(
+            {
+                "capture_enabled": self._capturing(),
+                "requests": [row_form(each) for each in found.records],
+                "next": found.next,
+            }
+        )
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def _rows(self, over: Over, scope: Scope, limit: int = INDEX_LIMIT) -> tuple[PromptRow, ...]:
+        return self._reader.records(over.filter, Page(limit=limit), scope).records
+
+    def _find(self, request: Request, name: str) -> PromptRow:
+        try:
+            return self._reader.find_record(request.path_params[name], scope_of(request))
+        except RecordNotFoundError:
+            raise NotFoundError("There is no such call.") from None
+        except AmbiguousRecordError as error:
+            raise AmbiguousError(str(error)) from None
+
+    def _record(self, row: PromptRow) -> PromptRecord:
+        """Read a whole call: the one place where content is read."""
+        try:
+            return self._reader.record(row)
+        except RecordNotFoundError:
+            raise NotFoundError(
+                "The payload of this call is gone: it was swept, or somebody took it away."
+            ) from None
+
+    def _capturing(self) -> bool:
+        return switch.read(self._reader.folder).enabled
+
+
+def scope_of(request: Request) -> Scope:
+    """Return whose records this request may read: everything, unless something before it said."""
+    found = getattr(request.state, "prompt_scope", None)
+    return found if isinstance(found, Scope) else EVERYTHING
+
+
+def over_of(request: Request) -> Over:
+    """Read what the inspector is opened over: `run`, `conversation`, `message`, and filters.
+
+    Raises:
+        QueryError: a value cannot be used.
+    """
+    asked = request.query_params
+    return _over({name: asked[name].strip() for name in _SCOPES if asked.get(name, "").strip()})
+
+
+def _over(asked: dict[str, str]) -> Over:
+    return Over(
+        asked=asked,
+        filter=PromptFilter(
+            run_id=asked.get("run"),
+            conversation_id=asked.get("conversation"),
+            message_id=asked.get("message"),
+            agent=asked.get("agent"),
+            model=asked.get("model"),
+            status=asked.get("status"),
+        ),
+    )
+
+
+def _before(rows: Sequence[PromptRow], place: int) -> PromptRow | None:
+    """Return the call before this one by the same agent of the same run, else the one before."""
+    here = rows[place]
+    older = rows[place + 1 :]
+    same = [each for each in older if each.run_id == here.run_id and each.agent_id == here.agent_id]
+    return same[0] if same else older[0] if older else None
+
+
+def _shown_path(path: Path | None) -> str | None:
+    return None if path is None else str(path.absolute())
+
+
+def row_form(row: PromptRow) -> dict[str, Any]:
+    """Return an index row as JSON has it."""
+    form: dict[str, Any] = msgspec.to_builtins(row)
+    form.pop("path", None)
+    return {**form, "start_ns": str(row.start_ns), "system_tokens": row.system_tokens}
+
+
+def record_form(row: PromptRow, record: PromptRecord) -> dict[str, Any]:
+    """Return a whole record as JSON has it: what the payload file has, and the index row."""
+    return {"index": row_form(row), "record": msgspec.to_builtins(record)}
+
+
+def legend() -> tuple[str, ...]:
+    """Return the names of colours: the layers in their order, and the rest."""
+    return (*LAYERS, "tools", "messages", "response", parts.OTHER_LAYER)
