@@ -27,6 +27,7 @@ from clew.accounts import Amount, Entry, Ledger, Limit, Per
 from clew.errors import ConfigurationError
 from clew.gates.base import BaseGate, allow, deny
 from clew.ids import hex_64
+from clew.pipeline import runtime
 from clew.typing import GateMode, Proposal, Settlement, Verdict
 
 __all__ = ["Amount", "BudgetGate", "CountAs", "Entry", "Ledger", "Limit", "MemoryLedger"]
@@ -181,12 +182,34 @@ class BudgetGate(BaseGate):
                 cost_usd=planned.cost_usd if known is None else known,
             )
         self.ledger.correct(booked.ticket, booked.entries, planned, used)
+        self._measure(booked.entries)
 
     def release(self, proposal: Proposal) -> None:
         """Give the reservation back: nothing was sent."""
         booked = self._booked.pop(proposal.number, None)
         if booked is not None:
             self.ledger.correct(booked.ticket, booked.entries, booked.planned, Amount())
+
+    def _measure(self, entries: list[Entry]) -> None:
+        """Tell the metrics how full the budgets are that everybody shares.
+
+        The accounts of single runs, actors and tenants are too many to be metrics.
+        """
+        started = runtime.get()
+        if started is None or started.metrics is None:
+            return
+        for entry in entries:
+            limit = entry.limit
+            if limit.per != "everything":
+                continue
+            used, name = self.ledger.used(entry.key), f"{self.name}.{limit.period}"
+            for unit, most, amount in (
+                ("usd", limit.cost_usd, used.cost_usd),
+                ("tokens", limit.tokens, used.tokens),
+                ("rounds", limit.requests, used.requests),
+            ):
+                if most is not None:
+                    started.metrics.budget(name, unit, limit=most, used=amount)
 
     def _entries(self, proposal: Proposal) -> list[Entry]:
         now = datetime.fromtimestamp(self._clock(), UTC)
