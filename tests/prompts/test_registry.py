@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -60,6 +63,45 @@ def test_those_not_seen_for_longest_are_forgotten(monkeypatch):
     Prompt.of(a="5")
     found = [text for text in "12345" if registry.find(text.encode())]
     assert found == ["2", "4", "5"]
+
+
+def test_all_blocks_together_are_bounded(monkeypatch):
+    """Prompts of many blocks push out more of the others; the one made last stays."""
+    monkeypatch.setattr(registry, "MOST_BLOCKS", 10)
+    many = [[(f"n{part}", f"{number}-{part}") for part in range(4)] for number in range(3)]
+    first, second, third = (Prompt.of(sections) for sections in many)
+    assert [registry.find(each.encode()) is None for each in (first, second, third)] == [
+        True,
+        False,
+        False,
+    ]
+    assert registry._blocks == 8
+    Prompt.of({f"other{part}": f"2-{part}" for part in range(4)})  # the text of the third
+    assert (registry._blocks, len(registry.known)) == (8, 2)
+    huge = Prompt.of([("a", str(number)) for number in range(40)])
+    assert [found.blocks for found in registry.known.values()] == [huge.blocks]
+
+
+FORK = """
+import os
+from clew.prompts import Prompt, registry
+
+with registry._lock:
+    child = os.fork()
+    if not child:
+        prompt = Prompt.of(a="x")
+        os._exit(0 if registry.find(prompt.encode()) else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_fork_while_a_prompt_is_being_made():
+    """A child that was forked while the lock was held makes prompts all the same."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORK], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("0\n", "")
 
 
 def test_sizes_are_forgotten_with_their_prompts(monkeypatch):

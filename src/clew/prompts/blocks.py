@@ -31,7 +31,7 @@ SOURCES: Final[tuple[str, ...]] = semconv.PROMPT_SOURCES
 _BYTES_PER_TOKEN: Final = 4
 
 
-class Block(Struct, frozen=True, kw_only=True):
+class Block(Struct, frozen=True, kw_only=True, gc=False):
     """One named stretch of a prompt."""
 
     id: str

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MOST_PROMPTS: Final = 4096
 """Prompts that are known; of more, those not made or seen for longest are forgotten."""
+MOST_BLOCKS: Final = 65_536
+"""Blocks of all of them together."""
 
 
 class Known:
@@ -56,22 +58,38 @@ no prompt is taken out to be put in again."""
 
 _sizes: Counter[int] = Counter()
 """How many prompts of each size are known: a text of another size need not be hashed."""
+_blocks = 0
+"""How many blocks they have together."""
 _key = os.urandom(32)
 _lock = threading.Lock()
 
 
+def _renew_lock() -> None:
+    """Give a forked child a lock that nobody holds."""
+    global _lock  # noqa: PLW0603 - one per process is what it is
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
 def register(data: bytes, blocks: tuple[Block, ...]) -> None:
     """Make a prompt known by its UTF-8, and its blocks, which tile it."""
+    global _blocks  # noqa: PLW0603
     digest = hmac.digest(_key, data, "sha256")
     with _lock:
         found = known.get(digest)
         if found is None:
             _sizes[len(data)] += 1
+            _blocks += len(blocks)
         if found is None or found.blocks != blocks:
+            _blocks += 0 if found is None else len(blocks) - len(found.blocks)
             known[digest] = Known(blocks, len(data))
         known.move_to_end(digest)
-        while len(known) > MOST_PROMPTS:
+        while len(known) > MOST_PROMPTS or (_blocks > MOST_BLOCKS and len(known) > 1):
             _, oldest = known.popitem(last=False)
+            _blocks -= len(oldest.blocks)
             _sizes[oldest.size] -= 1
             if not _sizes[oldest.size]:
                 del _sizes[oldest.size]
@@ -91,7 +109,9 @@ def find(data: bytes) -> Known | None:
 
 def forget() -> None:
     """Forget every prompt."""
+    global _blocks  # noqa: PLW0603
     with _lock:
+        _blocks = 0
         known.clear()
         _sizes.clear()
 
