@@ -220,7 +220,13 @@ class Window:
         return (yield from self._step(self._frames.feed(data)))
 
     def end(self, *, complete: bool = True) -> Walk:
-        """The body has ended: look at what is left, and record what was decided."""
+        """The body has ended: look at what is left, and record what was decided.
+
+        Args:
+            complete: whether the answer is there as a whole.
+        """
+        if self.over:
+            return b""
         out = yield from self._step(self._frames.end(), final=True)
         if complete and self._body is not None and not self.over:
             body = b"".join(self._body)

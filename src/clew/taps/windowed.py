@@ -42,6 +42,11 @@ class _Windowed(_Proxy):
     def _decoded(self, piece: bytes) -> bytes:
         return piece if self._self_decode is None else self._self_decode(piece)
 
+    def _is_complete(self) -> bool:
+        """Tell whether the answer has come as a whole; not every SDK reads to the body's end."""
+        reader = self.__wrapped__._self_tap.reader
+        return reader is not None and reader.result().complete
+
     def _wants_again(self, *, retried: bool) -> bool:
         return self._self_window.wants_again and not retried
 
@@ -93,10 +98,10 @@ class SyncWindowed(_Windowed):
         try:
             try:
                 for piece in body:
+                    out = passages.look(window, window.feed(self._decoded(piece)))
                     if not window.holds:
                         yield piece
-                    out = passages.look(window, window.feed(self._decoded(piece)))
-                    if window.holds and out:
+                    elif out:
                         yield out
             except (ClewError, Refusal):
                 raise
@@ -115,8 +120,11 @@ class SyncWindowed(_Windowed):
 
     def close(self) -> None:
         """Close the stream."""
+        window = self._self_window
         with guard("end a window"):
-            self._self_window.left()
+            if not window.holds:  # all that has come has gone on, and is looked at
+                passages.look(window, window.end(complete=self._is_complete()))
+            window.left()
         self.__wrapped__.close()
 
 
@@ -160,10 +168,10 @@ class AsyncWindowed(_Windowed):
         try:
             try:
                 async for piece in body:
+                    out = await passages.alook(window, window.feed(self._decoded(piece)))
                     if not window.holds:
                         yield piece
-                    out = await passages.alook(window, window.feed(self._decoded(piece)))
-                    if window.holds and out:
+                    elif out:
                         yield out
             except (ClewError, Refusal):
                 raise
@@ -182,8 +190,11 @@ class AsyncWindowed(_Windowed):
 
     async def aclose(self) -> None:
         """Close the stream."""
+        window = self._self_window
         with guard("end a window"):
-            self._self_window.left()
+            if not window.holds:
+                await passages.alook(window, window.end(complete=self._is_complete()))
+            window.left()
         await self.__wrapped__.aclose()
 
 
