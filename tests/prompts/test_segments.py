@@ -243,6 +243,27 @@ def test_a_hostile_value_forges_nothing(caplog, sentinel, place, template):
     assert "has no block map" in caplog.text
 
 
+@pytest.mark.parametrize("sentinel", HOSTILE)
+def test_concatenation_reads_no_marks(sentinel):
+    """Where nothing is rendered a sentinel is text: it neither makes a block nor moves one."""
+    prompt = Prompt.of(a=sentinel).append_section("b", f"x{sentinel}")
+    prompt = prompt.adopt_appended(prompt + sentinel, "c")
+    assert cut(prompt) == [("a", sentinel), ("b", f"\n\nx{sentinel}"), ("c", sentinel)]
+    assert Prompt.from_jinja("t", "{{ a }}", sections={"a": prompt}).blocks == ()
+
+
+def test_a_prompt_as_a_section_is_one_block():
+    """A prompt within a prompt is the text of a section."""
+    inner = Prompt.of(a="x", b="y")
+    prompt = Prompt.from_jinja("t", "<{{ a }}>", sections={"a": inner}).append_section("c", inner)
+    assert cut(prompt) == [
+        ("template:t", "<"),
+        ("a", "x\n\ny"),
+        ("template:t", ">"),
+        ("c", "\n\nx\n\ny"),
+    ]
+
+
 def test_a_sentinel_in_the_template_drops_the_map(caplog):
     """A template cannot play a value either."""
     prompt = Prompt.from_jinja("t", f"{OPEN}a{SEPARATOR}b{CLOSE}{{{{ a }}}}", sections={"a": "x"})
