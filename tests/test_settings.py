@@ -41,6 +41,7 @@ def test_the_environment_fills_each_setting() -> None:
         "CLEW_PROPAGATE_TO": ("A.local, b.local", frozenset({"a.local", "b.local"})),
         "CLEW_MODEL_ALIASES": ("gpt-prod=openai/gpt-4o", {"gpt-prod": "openai/gpt-4o"}),
         "CLEW_PRICES_FILE": ("/tmp/prices.json", Path("/tmp/prices.json")),  # noqa: S108
+        "CLEW_OTLP_ENCODER": ("stock", "stock"),
         "CLEW_AUDIT": ("fail_closed", "fail_closed"),
         "CLEW_KEEP": ("Deny, error", frozenset({"deny", "error"})),
         "CLEW_KEEP_ABOVE_USD": ("0.5", 0.5),

@@ -44,6 +44,7 @@ VARIABLES: Final = (
     Variable("CLEW_MODEL_ALIASES", "model_aliases", "`name=model` pairs for prices"),
     Variable("CLEW_PRICES_FILE", "prices_file", "a price file of your own (JSON)"),
     Variable("CLEW_DIGEST_KEY", "digest_key", "secret key for digests"),
+    Variable("CLEW_OTLP_ENCODER", "otlp_encoder", "`stock`: OpenTelemetry's encoder, not Clew's"),
     Variable(
         "CLEW_AUDIT",
         "audit",
@@ -110,6 +111,8 @@ class Settings(BaseModel):
     """Names of deployments or gateway models, each with the model whose price it has."""
     prices_file: Path | None = None
     digest_key: SecretStr | None = None
+    otlp_encoder: Literal["clew", "stock"] = "clew"
+    """What writes spans into OTLP over HTTP: Clew's writer, or the stock exporter's encoder."""
     audit: Literal["off", "best_effort", "fail_closed"] = "off"
     """Whether tool calls that write and enforced decisions are written to the journal in the data
     folder before they are carried out, and whether they are not when that fails."""

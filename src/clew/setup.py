@@ -103,7 +103,8 @@ def _start(
     provider, own = _provider(settings, tracer_provider)
     chosen = span_exporters
     if chosen is None:
-        chosen = exporters.from_environment() if own else ()
+        stock = settings.otlp_encoder == "stock"
+        chosen = exporters.from_environment(stock_encoder=stock) if own else ()
     # An own provider cannot be replaced once it is the process's: the resource of a later
     # configuration is put on the exported copies.
     resource = _resource(settings)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import os
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -22,8 +23,14 @@ from clew.errors import ConfigurationError, MissingExtraError
 _OTLP = "opentelemetry.exporter.otlp.proto."
 
 
-def from_environment(environ: Mapping[str, str] | None = None) -> list[SpanExporter]:
+def from_environment(
+    environ: Mapping[str, str] | None = None, *, stock_encoder: bool = False
+) -> list[SpanExporter]:
     """Return the exporters that the environment names; OTLP over HTTP by default.
+
+    Args:
+        environ: the environment, by default the process's.
+        stock_encoder: whether OTLP over HTTP is encoded by the stock exporter.
 
     Raises:
         ConfigurationError: an exporter or protocol that Clew does not know.
@@ -34,7 +41,7 @@ def from_environment(environ: Mapping[str, str] | None = None) -> list[SpanExpor
     exporters: list[SpanExporter] = []
     for name in (part.strip() for part in names.split(",")):
         if name == "otlp":
-            exporters.append(otlp_module(environ, "trace").OTLPSpanExporter())
+            exporters.append(_otlp(environ, stock_encoder))
         elif name == "console":
             exporters.append(ConsoleSpanExporter())
         elif name not in ("none", ""):
@@ -43,6 +50,15 @@ def from_environment(environ: Mapping[str, str] | None = None) -> list[SpanExpor
                 "Give other exporters in code: clew.configure(span_exporters=[...])"
             )
     return exporters
+
+
+def _otlp(environ: Mapping[str, str], stock_encoder: bool) -> SpanExporter:
+    module = otlp_module(environ, "trace")
+    if stock_encoder or ".http." not in module.__name__:
+        return module.OTLPSpanExporter()
+    from clew.pipeline.otlp_http import FastOTLPSpanExporter
+
+    return FastOTLPSpanExporter()
 
 
 def otlp_module(environ: Mapping[str, str], signal: Literal["trace", "metric"]) -> Any:
@@ -71,6 +87,28 @@ def otlp_module(environ: Mapping[str, str], signal: Literal["trace", "metric"]) 
         ) from None
 
 
+_left_by_fork: list[Any] = []
+"""Connections of a parent process. They stay: closing them may wait for a lock of its threads."""
+
+
+def leave_connections(exporter: Any) -> None:
+    """Have an exporter open connections of its own, in a forked child.
+
+    Two processes that write to one connection garble what both say. OTLP over HTTP goes through a
+    session of requests, which is found whichever version of the exporter holds it.
+    """
+    client = getattr(exporter, "_client", None)
+    for holder in (exporter, client, getattr(client, "_transport", None)):
+        session = getattr(holder, "_session", None)
+        adapters: dict[str, Any] = getattr(session, "adapters", {})
+        for adapter in adapters.values():
+            _left_by_fork.append((adapter.poolmanager, adapter.proxy_manager))
+            adapter.proxy_manager = {}
+            adapter.init_poolmanager(
+                adapter._pool_connections, adapter._pool_maxsize, block=adapter._pool_block
+            )
+
+
 class Fanout:
     """Exports a batch through several exporters; a failing one does not stop the others."""
 
@@ -78,6 +116,9 @@ class Fanout:
         self.exporters = list(exporters)
         self.failed = 0
         """Spans whose export an exporter did not confirm."""
+        if hasattr(os, "register_at_fork"):
+            me: weakref.ref[Fanout] = weakref.ref(self)
+            os.register_at_fork(after_in_child=lambda: _after_fork(me))
 
     def export(self, batch: Sequence[Any]) -> None:
         """Export to each."""
@@ -95,3 +136,11 @@ class Fanout:
             if time.monotonic() < deadline:
                 with guard(f"shut down {type(exporter).__name__}"):
                     exporter.shutdown()
+
+
+def _after_fork(reference: weakref.ref[Fanout]) -> None:
+    fanout = reference()
+    if fanout is not None:
+        for exporter in fanout.exporters:
+            with guard("leave the connections of the parent process"):
+                leave_connections(exporter)

@@ -216,6 +216,8 @@ class OwnMeters:
         if self._endpoint is not None:
             self._endpoint.start(drain)
         if self._periodic:
+            # Of the kind that fits the thread: see `Worker.start`.
+            self._stop = threading.Event()
             self._thread = self._start_thread(self._run)
         return self._provider.get_meter(semconv.SCOPE, metadata.version("clew"))
 
@@ -231,7 +233,6 @@ class OwnMeters:
         # Dropping them would close connections that the parent uses.
         self._inherited += [self._provider, self._periodic]
         self._thread = None
-        self._stop = threading.Event()
         return True
 
     def begin_close(self, deadline: float) -> None:

@@ -172,6 +172,7 @@ class Metrics:
 
     def _open(self) -> None:
         """Create the instruments; in a forked child, once more."""
+        self._last_turn = threading.Event()
         meter = self._meters.open(self._drain_for_reader)
         self._measures.instruments = instruments.create(meter, _CALLBACKS)
 

@@ -109,13 +109,22 @@ class Worker:
         self._soon.append(call)
 
     def call_later(
-        self, seconds: float, call: Callable[[], None], *, at_shutdown: bool = False
+        self,
+        seconds: float,
+        call: Callable[[], None],
+        *,
+        at_shutdown: bool = False,
+        starts: bool = True,
     ) -> None:
-        """Run `call` on the export thread after a while; at shutdown at once, if asked for."""
+        """Run `call` on the export thread after a while; at shutdown at once, if asked for.
+
+        With `starts` false it waits until something else has started the thread: hooks of a fork
+        start none, for the child is not ready (its server may patch `threading` first).
+        """
         with self._timer_lock:
             when = time.monotonic() + seconds
             heapq.heappush(self._timers, (when, next(self._timer_ids), call, at_shutdown))
-        if self._thread is None:
+        if starts and self._thread is None:
             self.start()
 
     def wake(self) -> None:
@@ -132,6 +141,9 @@ class Worker:
         with self._start_lock:
             if self._thread is not None or self._stopping:
                 return
+            # Made here, of the kind that fits the thread: gevent may have patched `threading`
+            # since, and a lock of the older kind would hold up all of its greenlets.
+            self._wake = threading.Lock()
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             with guard("start the export thread"):
                 self._thread.start()
