@@ -14,6 +14,7 @@ from clew import _guard, exchange
 from clew.prompts import Prompt, maps, recognition, registry
 from clew.prompts.compare import compare, first_break
 from clew.testing import Reply, ScriptedProvider, captured
+from clew.typing import Proposal, Verdict
 
 SECRET = "zqmark"
 WHOLE = ("clew.prompt.bytes", "clew.prompt.digest", "clew.prompt.mapped")
@@ -276,3 +277,51 @@ def test_a_system_text_of_a_callable_is_only_looked_at_for_prompts():
     with captured(capture="none") as exported:
         clew.instrument(asked, facts={"system": "system"})(prompt)
     assert [told(span) for span in rounds(exported)] == [{}]
+
+
+class Masking:
+    """A gate that takes a word out of what is sent."""
+
+    name, mode, mandatory, kinds = "guardrail_input", "enforce", False, frozenset({"model_input"})
+
+    def __init__(self, word: str) -> None:
+        self.word = word.encode()
+
+    def check(self, proposal: Proposal) -> Verdict | None:
+        body = proposal.content() if proposal.content is not None else None
+        if body is None or self.word not in body:
+            return None
+        return Verdict(
+            outcome="redact", reason="masked", replacement=body.replace(self.word, b"***")
+        )
+
+
+@pytest.mark.parametrize(("word", "mapped"), [("hello", True), ("Nova", False)])
+def test_what_a_gate_has_changed_counts(server, word, mapped):
+    """The map is of what is sent: a redacted system text is not the prompt any more."""
+    prompt = Prompt.of(identity_context="You are Nova.")
+    with captured(gates=(Masking(word),)) as exported:
+        assert post(server, prompt) == 200
+    (received,) = server.requests
+    assert b"***" in received.body
+    (round_,) = rounds(exported)
+    assert round_.attributes["clew.prompt.mapped"] is mapped
+
+
+def test_a_retried_round_has_one_map():
+    """All attempts of a call are one round, with the map of what was sent."""
+    import openai
+
+    prompt = Prompt.of(identity_context="Änn")
+    replies = [Reply.failure(429, retry_after_ms=1), Reply(text="hello")]
+    with ScriptedProvider(replies) as server, captured() as exported:
+        client = openai.OpenAI(api_key="key", base_url=server.openai_base_url, max_retries=1)
+        with client:
+            client.chat.completions.create(
+                model="gpt-5-mini", messages=[{"role": "system", "content": prompt}]
+            )
+    (round_,) = rounds(exported)
+    assert (round_.attributes["clew.attempts"], round_.attributes["clew.prompt.mapped"]) == (
+        2,
+        True,
+    )
