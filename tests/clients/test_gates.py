@@ -228,3 +228,54 @@ async def test_a_stream_is_stopped(govern: Govern, kit: Any, client: Any) -> Non
 async def test_a_stream_of_the_others_is_stopped(govern: Govern, kit: Any, client: Any) -> None:
     """The same with the other SDKs."""
     await a_stop(govern, kit, client)
+
+
+async def a_whole_redaction(govern: Govern, kit: Any, client: Any) -> None:
+    exported = govern(OutputGuardrail(no_keys))
+    with clew.run("triage"):
+        answer = await kit.ask(client)
+    assert "then [gone] at the end" in said(normal(answer))
+    found = decision_of(exported)
+    assert (found["clew.decision.outcome"], found["clew.decision.executed"]) == ("redact", True)
+    (span,) = exported.by_name(kit_operation(kit))
+    attributes = span.attributes or {}
+    assert attributes["gen_ai.usage.output_tokens"] == kit.reply.usage.output_tokens
+    assert MARK.encode() not in exported.otlp_bytes()
+
+
+@STAINLESS
+async def test_an_answer_is_redacted(govern: Govern, kit: Any, client: Any) -> None:
+    """A whole answer reaches the caller changed; its round has the provider's tokens."""
+    await a_whole_redaction(govern, kit, client)
+
+
+@SDKS
+async def test_an_answer_of_the_others_is_redacted(govern: Govern, kit: Any, client: Any) -> None:
+    """The same with the other SDKs, also where they read a whole answer in pieces."""
+    await a_whole_redaction(govern, kit, client)
+
+
+async def an_observation(govern: Govern, kit: Any, client: Any) -> None:
+    exported = govern(OutputGuardrail(denies_keys, mode="observe", window=20, overlap=40))
+    chunks: list[Any] = []
+    with clew.run("triage"):
+        await read(kit, client, chunks)
+    text = str(chunks)
+    assert all(piece in text for piece in (SECRET[:4], SECRET[4:9], SECRET[9:]))
+    found = decision_of(exported)
+    assert (found["clew.decision.outcome"], found["clew.decision.enforced"]) == ("deny", False)
+    assert "clew.decision.released_chars" not in found
+    (span,) = exported.by_name(kit_operation(kit))
+    assert (span.attributes or {})["clew.stream.outcome"] == "complete"
+
+
+@STAINLESS
+async def test_observing_a_stream(govern: Govern, kit: Any, client: Any) -> None:
+    """A guardrail that observes has its decision on a stream, and the caller all of it."""
+    await an_observation(govern, kit, client)
+
+
+@SDKS
+async def test_observing_a_stream_of_the_others(govern: Govern, kit: Any, client: Any) -> None:
+    """The same with the other SDKs; Amazon's frames are looked at when they are all there."""
+    await an_observation(govern, kit, client)

@@ -304,10 +304,16 @@ def _put_back(response: Any, body: bytes) -> None:
     reader.feed_eof()
     response.content = reader
     if "content-length" in response.headers:
+        length = str(len(body))
         headers = CIMultiDict(response.headers)
-        headers["Content-Length"] = str(len(body))
+        headers["Content-Length"] = length
         response._headers = CIMultiDictProxy(headers)
-        response._cache.pop("headers", None)
+        response._raw_headers = tuple(
+            (name, length.encode() if name.lower() == b"content-length" else value)
+            for name, value in response.raw_headers
+        )
+        for name in ("headers", "raw_headers"):
+            response._cache.pop(name, None)
 
 
 def _raised(begun: Exchange, error: BaseException) -> None:
