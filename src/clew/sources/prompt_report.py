@@ -7,6 +7,7 @@ history. What neither tells is None.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, Literal
@@ -14,10 +15,11 @@ from typing import Any, Final, Literal
 from msgspec import Struct
 
 from clew import semconv
+from clew.digests import Digests
 from clew.prompts import compare
 from clew.prompts.compare import CacheBreak
-from clew.prompts.maps import BlockMap, of_attributes
-from clew.store.prompt_records import PromptRow
+from clew.prompts.maps import BlockMap, of_attributes, of_text
+from clew.store.prompt_records import PromptRecord, PromptRow
 from clew.store.records import RunRecord, SpanRecord, integer, number, span_order, text
 
 Cause = Literal["model", "tools", "block", "prompt", "elsewhere"]
@@ -269,6 +271,37 @@ def map_of(row: PromptRow) -> BlockMap:
         digest=row.system_digest,
         key_id=row.digest_key,
     )
+
+
+def maps_of(
+    before: tuple[PromptRow, PromptRecord], after: tuple[PromptRow, PromptRecord]
+) -> tuple[BlockMap, BlockMap]:
+    """Return the maps of two recorded calls, as comparable as what is there makes them.
+
+    Digests of different keys say nothing about each other. Where both texts are there as they were
+    sent, the maps are made of these, with one key for both.
+    """
+    rows = before[0], after[0]
+    if rows[0].digest_key == rows[1].digest_key:
+        return map_of(rows[0]), map_of(rows[1])
+    whole = [_whole_text(*each) for each in (before, after)]
+    if None in whole:
+        return map_of(rows[0]), map_of(rows[1])
+    digests = Digests(os.urandom(32))
+    one, other = (
+        of_text(text or "", record.system.blocks, digests)
+        for text, (_, record) in zip(whole, (before, after), strict=True)
+    )
+    return one, other
+
+
+def _whole_text(row: PromptRow, record: PromptRecord) -> str | None:
+    """Return a system prompt that was recorded as it was sent; None where it was not."""
+    if not row.system_bytes:
+        return ""
+    said = record.system.text
+    exact = said is not None and record.level == "full"
+    return said if exact and len((said or "").encode()) == row.system_bytes else None
 
 
 def _spending(found: Mapping[str, Any]) -> Spending:

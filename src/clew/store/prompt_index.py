@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -35,7 +35,7 @@ from clew.store.prompt_records import (
     cursor,
 )
 from clew.store.reader import Reader
-from clew.store.records import Page, QueryError
+from clew.store.records import MAX_PAGE, Page, QueryError
 
 COLUMNS: Final = PromptRow.__struct_fields__
 _JSON: Final = frozenset({"blocks", "tools"})
@@ -46,7 +46,6 @@ _SAVE: Final = (
 _SELECT: Final = f"SELECT {', '.join(COLUMNS)} FROM prompt_requests"  # noqa: S608
 _LAST: Final = "\U0010ffff"
 _SHOWN: Final = 5
-_MOST_OF_A_MESSAGE: Final = 1000
 
 
 class RecordStore:
@@ -144,6 +143,16 @@ class PromptReader(Reader):
         more = len(rows) > page.limit
         return PromptPage(records=found, next=cursor(found[-1]) if more else None)
 
+    def every(self, wanted: PromptFilter, scope: Scope) -> Iterator[PromptRow]:
+        """Yield all records that there are, newest first, page by page."""
+        after: str | None = None
+        while True:
+            page = self.records(wanted, Page(limit=MAX_PAGE, after=after), scope)
+            yield from page.records
+            after = page.next
+            if after is None:
+                return
+
     def of_message(self, message_id: str, scope: Scope) -> tuple[PromptRow, ...]:
         """Return the records of one message, oldest first (the newest 1,000 of them)."""
         return self._all(PromptFilter(message_id=message_id), scope)
@@ -234,7 +243,7 @@ class PromptReader(Reader):
         return row[0], row[1]
 
     def _all(self, wanted: PromptFilter, scope: Scope) -> tuple[PromptRow, ...]:
-        page = self.records(wanted, Page(limit=_MOST_OF_A_MESSAGE), scope)
+        page = self.records(wanted, Page(limit=MAX_PAGE), scope)
         return tuple(reversed(page.records))
 
 
