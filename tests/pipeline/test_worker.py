@@ -151,3 +151,15 @@ def test_a_forked_child_exports_its_own_and_not_the_parents() -> None:
     one.flush(5)
     assert exporting.items == ["parent"]
     one.shutdown(5)
+
+
+def test_a_timer_may_wait_for_the_thread_to_be_started() -> None:
+    """Hooks of a fork start no thread; what they ask for is done once something else has."""
+    exporting = Exporting()
+    one = worker(exporting)
+    called = threading.Event()
+    one.call_later(0, called.set, starts=False)
+    assert not called.wait(0.1)
+    one.submit("something else")
+    assert called.wait(5)
+    one.shutdown(5)

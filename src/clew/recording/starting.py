@@ -58,9 +58,9 @@ class Recording:
         if on != (self._runtime.recorder is not None):
             self._turn(on=on)
 
-    def look_again(self) -> None:
-        """Look at the switch in a while."""
-        self._runtime.worker.call_later(LOOK_S, self.look)
+    def look_again(self, *, starts: bool = True) -> None:
+        """Look at the switch in a while; `starts` as `Worker.call_later` has it."""
+        self._runtime.worker.call_later(LOOK_S, self.look, starts=starts)
 
     def _turn(self, *, on: bool) -> None:
         with guard("switch the recording of model calls"):
@@ -89,4 +89,4 @@ def _after_fork(reference: weakref.ref[Recording]) -> None:
     recording = reference()
     if recording is not None:
         with guard("watch the switch after a fork"):
-            recording.look_again()
+            recording.look_again(starts=False)
