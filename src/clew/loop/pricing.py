@@ -24,13 +24,14 @@ def choices_of(provider: Provider, request: ChatRequest) -> list[tuple[Provider,
 def models_of(provider: Provider, model: str) -> list[tuple[str | None, str]]:
     """Return `gen_ai.provider.name` and model of everything that may be asked.
 
-    Behind a gateway a model is taken to be what the adapter's own provider calls by that name:
-    nobody is billed by a context length.
+    Behind a gateway a model may also be what the adapter's own provider calls by that name: nobody
+    is billed by a context length.
     """
     request = ChatRequest(model=model, messages=())
     return [
-        (name_of(one, asked) or one.semconv_name, asked.model)
+        (name, asked.model)
         for one, asked in choices_of(provider, request)
+        for name in dict.fromkeys((name_of(one, asked), one.semconv_name))
     ]
 
 
