@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from clew.prompts.compare import BlockChange, Comparison, compare
-from clew.prompts.maps import BlockMap
+from clew.sources.prompt_report import maps_of
 from clew.sources.wording import UNKNOWN
 from clew.store.prompt_records import PromptRecord, PromptRow, RecordedBlock, ToolDefinition
 from clew.web.parts import MessagePart, cut, look_of, message_part
@@ -120,34 +120,16 @@ class Diff(Struct, frozen=True, kw_only=True):
         )
 
 
-def between(
-    row_before: PromptRow, before: PromptRecord, row_after: PromptRow, after: PromptRecord
-) -> Diff:
-    """Compare two calls."""
-    maps = map_of(row_before), map_of(row_after)
-    comparison = compare(*maps)
+def between(one: tuple[PromptRow, PromptRecord], other: tuple[PromptRow, PromptRecord]) -> Diff:
+    """Compare two calls, each with its row and its record."""
+    (row_before, before), (row_after, after) = one, other
+    comparison = compare(*maps_of(one, other))
     return Diff(
         comparison=comparison,
         pairs=_pairs(comparison, before, after),
         tools=_tools(row_before, before.tools, row_after, after.tools),
         values=_values(row_before, before, row_after, after),
         messages=_messages(row_before, before, row_after, after),
-    )
-
-
-def map_of(row: PromptRow) -> BlockMap:
-    """Return what an index row knows of a system prompt."""
-    blocks = row.blocks if all(each.digest is not None for each in row.blocks) else ()
-    return BlockMap(
-        ids=tuple(each.id for each in blocks),
-        layers=tuple(each.layer for each in blocks),
-        stabilities=tuple(each.stability for each in blocks),
-        sources=tuple(each.source for each in blocks),
-        sizes=tuple(each.bytes for each in blocks),
-        digests=tuple(each.digest or "" for each in blocks),
-        size=row.system_bytes,
-        digest=row.system_digest,
-        key_id=row.digest_key,
     )
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
-import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -20,6 +19,7 @@ from starlette.routing import Route
 
 from clew.prompts.blocks import LAYERS
 from clew.recording import switch
+from clew.sources.prompt_forms import record_form, row_form
 from clew.store.prompt_index import PromptReader
 from clew.store.prompt_records import (
     EVERYTHING,
@@ -96,6 +96,10 @@ class Inspector:
         """Return the record of a span of the timeline, if there is one to be read."""
         return self._reader.of_span(trace_id, span_id, scope_of(request))
 
+    def of_run(self, request: Request, run_id: str) -> tuple[PromptRow, ...]:
+        """Return the index rows of a run, oldest first."""
+        return self._reader.of_run(run_id, scope_of(request))
+
     # --- views ----------------------------------------------------------------------------------
 
     def _newest(self, request: Request) -> Response:
@@ -164,7 +168,7 @@ class Inspector:
     def _diff(self, request: Request) -> Response:
         first, second = self._find(request, "request"), self._find(request, "other")
         before, after = self._record(first), self._record(second)
-        found = diff.between(first, before, second, after)
+        found = diff.between((first, before), (second, after))
         if wants_json(request):
             return json_response(diff.form(found))
         return self._views.page(
@@ -258,18 +262,6 @@ def _before(rows: Sequence[PromptRow], place: int) -> PromptRow | None:
 
 def _shown_path(path: Path | None) -> str | None:
     return None if path is None else str(path.absolute())
-
-
-def row_form(row: PromptRow) -> dict[str, Any]:
-    """Return an index row as JSON has it."""
-    form: dict[str, Any] = msgspec.to_builtins(row)
-    form.pop("path", None)
-    return {**form, "start_ns": str(row.start_ns), "system_tokens": row.system_tokens}
-
-
-def record_form(row: PromptRow, record: PromptRecord) -> dict[str, Any]:
-    """Return a whole record as JSON has it: what the payload file has, and the index row."""
-    return {"index": row_form(row), "record": msgspec.to_builtins(record)}
 
 
 def legend() -> tuple[str, ...]:

@@ -13,9 +13,17 @@ from starlette.routing import Route
 
 from clew import semconv
 from clew.allow_list import AllowList
-from clew.sources import RunNotFoundError, Source, forms, wording
+from clew.prompts.blocks import LAYERS
+from clew.sources import (
+    RunNotFoundError,
+    Source,
+    forms,
+    prompt_forms,
+    prompt_report,
+    wording,
+)
 from clew.store.records import SPAN_TYPES, SpanRecord
-from clew.web import shown, timeline
+from clew.web import prompt_words, run_prompts, shown, timeline
 from clew.web.inspector import Inspector
 from clew.web.views import (
     Views,
@@ -75,8 +83,10 @@ class RunPages:
             ("/runs/{run}", self._run),
             ("/runs/{run}/head", self._head),
             ("/runs/{run}/timeline", self._rows),
+            ("/runs/{run}/prompts", self._prompts),
             ("/runs/{run}/spans/{span}", self._span),
             ("/api/runs/{run}", self._run),
+            ("/api/runs/{run}/prompts", self._prompts),
             ("/api/runs/{run}/timeline", self._rows),
             ("/api/runs/{run}/spans/{span}", self._span),
         )
@@ -174,6 +184,24 @@ class RunPages:
             run=run,
             **self._details(request, found, span),
             twin=f"/api/runs/{run.run_id}/spans/{span.span_id}",
+        )
+
+    def _prompts(self, request: Request) -> Response:
+        found = self._found(trace_id_of(request))
+        run = found.record.summary
+        rows = () if self._inspector is None else self._inspector.of_run(request, run.run_id)
+        agents = prompt_report.report(found.record, rows)
+        if wants_json(request):
+            return json_response(prompt_forms.report_form(agents))
+        return self._views.page(
+            "run_prompts.html",
+            run=run,
+            agents=[run_prompts.view_of(each) for each in agents],
+            cost_of=run_prompts.cost_of,
+            column=run_prompts.COLUMN,
+            legend=LAYERS,
+            say=prompt_words,
+            twin=f"/api/runs/{run.run_id}/prompts",
         )
 
     def _details(

@@ -6,8 +6,10 @@ import hashlib
 import itertools
 from typing import Any
 
+import sample_runs
 from msgspec.structs import replace
 
+from clew import semconv
 from clew.store.prompt_index import without_content
 from clew.store.prompt_records import (
     AskedTool,
@@ -201,3 +203,45 @@ def asking() -> RecordedResponse:
 def broken() -> RecordedResponse:
     """An answer that is an error and nothing else."""
     return RecordedResponse(error=RecordedError(type="rate_limit_exceeded", code="429", status=429))
+
+
+def attributes(blocks: tuple[Layered, ...]) -> dict[str, Any]:
+    """What a round's span says of a prompt that was made of these blocks."""
+    prompt = mapped(blocks)
+    columns: list[list[Any]] = [
+        [getattr(each, name) for each in prompt.blocks]
+        for name in ("id", "layer", "stability", "source", "bytes", "digest")
+    ]
+    return {
+        semconv.PROMPT_MAPPED: True,
+        semconv.PROMPT_DIGEST: prompt.digest,
+        semconv.PROMPT_BYTES: prompt.bytes,
+        semconv.DIGEST_KEY_ID: KEY,
+        **dict(zip(semconv.PROMPT_BLOCKS, columns, strict=True)),
+    }
+
+
+def developing(run_id: str = RUN, *, rounds: int = 8) -> sample_runs.Sample:
+    """A run whose knowledge grows, whose status goes, and whose skills change in round 5."""
+    run = sample_runs.Sample(run_id)
+    root = run.root("nova", 0, rounds * 100.0, **{semconv.RUN_STATUS: "completed"})
+    for number in range(1, rounds + 1):
+        skills = SKILLS if number < 5 else (*SKILLS[:4], SKILLS[4] + "- one more skill\n")
+        known = (*KNOWLEDGE[:4], KNOWLEDGE[4] + "One more fact is known.\n" * number)
+        blocks = (IDENTITY, CONTRACT, skills, known, BLANK, WORKING)
+        if number < 7:
+            blocks = (*blocks, STATUS)
+        read = 0 if number == 1 else 700 if number == 5 else 1500
+        run.model(
+            number, number * 100.0 - 90, number * 100.0 - 10, root,
+            tokens=(2150 + 40 * number, 87, read, 1500 if number == 1 else 0, 0),
+            **attributes(blocks),
+            **{
+                semconv.COST_INPUT_USD: (650 + 40 * number) * 1e-6,
+                semconv.COST_CACHE_READ_USD: read * 1e-7,
+                semconv.REQUEST_MESSAGES: number * 2,
+                semconv.REQUEST_BYTES: 8000 + 500 * number,
+            },
+        )  # fmt: skip
+    run.mark("sealed", "nova", rounds * 100.0 + 5000, root)
+    return run
