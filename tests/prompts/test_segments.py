@@ -114,6 +114,19 @@ def test_a_template_without_inputs_is_one_block():
     assert cut(prompt) == [("template:t", "All prose.")]
 
 
+def test_without_sections_nothing_is_rendered_twice():
+    """Where no section has text all of it is prose, even if it would come out differently again."""
+    calls: list[int] = []
+
+    def renderer(values):
+        calls.append(1)
+        return f"{len(calls)} {values['n']}"
+
+    prompt = Prompt.from_render("clock", renderer, sections={"a": None}, inline={"n": 5})
+    assert (cut(prompt), len(calls)) == ([("template:clock", "1 5")], 1)
+    assert Prompt.from_render("t", "{}\ud800".format).dropped
+
+
 def test_an_empty_render_has_no_blocks():
     """Of nothing there is no map, and none was dropped."""
     prompt = Prompt.from_jinja("t", "{{ a }}", sections={"a": None})

@@ -94,9 +94,15 @@ def render(
             name,
         )
         return Rendered(text=plain, dropped=True)
-    pieces = _marked(name, renderer, sections, inline)
-    if "".join([piece.text for piece in pieces]) == plain:
-        return Rendered(text=plain, blocks=tile(pieces))
+    if any(text for text, _ in sections.values()):
+        pieces = _marked(name, renderer, sections, inline)
+    else:
+        pieces = [_prose(name, plain)]
+    try:
+        if "".join([piece.text for piece in pieces]) == plain:
+            return Rendered(text=plain, blocks=tile(pieces))
+    except UnicodeEncodeError:
+        pass
     warn_once(
         f"map the prompt {name[:64]}",
         "The prompt %r has no block map: with its sections marked it comes out differently (a "
@@ -124,15 +130,18 @@ def _marked(
             values[key] = f"{OPEN}{token}{SEPARATOR}{text}{CLOSE}"
     try:
         marked = str(renderer(values))
-        marked.encode()
     except Exception:  # a filter that does not take a marked value: no fault of ours
         return []
     return [
-        Piece(id=f"template:{name}", kind=TEMPLATE, text=text)
+        _prose(name, text)
         if token is None
         else Piece(id=tokens[token][0], kind=tokens[token][1], text=text)
         for token, text in split(marked, tokens)
     ]
+
+
+def _prose(name: str, text: str) -> Piece:
+    return Piece(id=f"template:{name}", kind=TEMPLATE, text=text)
 
 
 def split(text: str, tokens: Mapping[str, Any]) -> list[tuple[str | None, str]]:
