@@ -1,15 +1,14 @@
 """What a span's digest covers, and how it is made: so that a reader can tell what was altered.
 
-A digest is taken over a closed, versioned list of facts (`COVERED`), written in an encoding of our
-own that says each fact's place in the list, its type and its length:
+A digest is taken over a closed, versioned list of facts (`COVERED`), written as JSON in the form of
+RFC 8785 (UTF-8, no spaces):
 
-    span     = "clew-span-1" trace-id span-id parent-id failed start-us duration-us fact*
-    fact     = place ":" value
-    value    = "s" length ":" text | "n" number | "b" 0|1 | "l" count ":" value*
+    ["clew-span-1", trace id, span id, parent id, failed, start, duration, [place*], [value*]]
 
-Times are whole microseconds and a number that is whole is written without a fraction, because that
-is what every backend keeps; any other is the shortest decimal that reads back as the same IEEE 754
-double. Lengths are of UTF-8 bytes. Facts stand in the order of the list, absent ones are left out.
+Ids are hex, the parent's of a root is null, times are whole microseconds, because that is what
+every backend keeps. Places are those of the facts in the list, in order; absent facts are left out.
+A number that is whole is written without a fraction; any other is a text with the shortest decimal
+that reads back as the same IEEE 754 double.
 
 Not covered: the span's name and kind (they follow from covered facts), events and links (a
 collector drops them), the resource, the scope, captured content, block maps of prompts.
@@ -74,11 +73,15 @@ COVERED: Final[tuple[str, ...]] = (
 """The facts of version 1, in order. A fact is never taken out or moved: that is a new version."""
 
 _PLACES: Final = {key: place for place, key in enumerate(COVERED)}
-_ENTRIES: Final = {
-    key: rule.rule if isinstance(rule, Each) else rule
-    for key, rule in ((key, semconv.RULES[key]) for key in COVERED)
-}
-_LISTS: Final = frozenset(key for key in COVERED if isinstance(semconv.RULES[key], Each))
+_RULES: Final = tuple(semconv.RULES[key] for key in COVERED)
+_PLANS_KEPT: Final = 1024
+_Plan = tuple[
+    list[int], tuple[str, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]
+]
+_plans: dict[tuple[str, ...], _Plan] = {}
+"""Which of a span's keys are covered, in order, by all its keys: most spans have the same."""
+_encode: Final = msgspec.json.Encoder().encode
+_HEAD: Final = f"clew-span-{VERSION}"
 
 
 def encode(
@@ -100,45 +103,74 @@ def encode(
         attributes: the attributes, of the types that a source gives; texts of numbers, flags and
             lists (some backends keep everything as text) are read as what they stand for.
     """
+    names = tuple(attributes)
+    plan = _plans.get(names)
+    if plan is None:
+        plan = _plan(names)
+    places, keys, texts, numbers, flags, lists = plan
+    values: list[Any] = [attributes[key] for key in keys]
+    for each in texts:
+        if values[each].__class__ is not str:
+            values[each] = str(values[each])
+    for each in numbers:
+        if values[each].__class__ is not int:
+            values[each] = _number(values[each])
+    for each in flags:
+        if values[each].__class__ is not bool:
+            values[each] = _flag(values[each])
+    for each in lists:
+        values[each] = _entries(_RULES[places[each]], values[each])
     start, end = times
-    times_us = f"{start // 1000}|{(end - start) // 1000}"
-    parts = [f"clew-span-{VERSION}|{trace_id}|{span_id}|{parent_id or ''}|{int(failed)}|{times_us}"]
-    places = _PLACES
-    found = sorted([(places[key], key) for key in attributes if key in places])
-    for place, key in found:
-        parts.append(f"|{place}:{_value(key, attributes[key])}")
-    return "".join(parts).encode("utf-8", "surrogatepass")
+    whole = (
+        *(_HEAD, trace_id, span_id, parent_id, failed),
+        *(start // 1000, (end - start) // 1000, places, values),
+    )
+    try:
+        return _encode(whole)
+    except (UnicodeEncodeError, OverflowError):
+        return _encode(_sayable(whole))
 
 
-def _value(key: str, value: Any) -> str:
-    if key not in _LISTS:
-        return _scalar(_ENTRIES[key], value)
+def _plan(names: tuple[str, ...]) -> _Plan:
+    """Return how the covered facts of spans with these keys are written."""
+    places = sorted(_PLACES[name] for name in names if name in _PLACES)
+    rules = [_RULES[place] for place in places]
+    kinds = [
+        "list" if isinstance(rule, Each)
+        else "number" if isinstance(rule, Number)
+        else "flag" if isinstance(rule, Flag)
+        else "text"
+        for rule in rules
+    ]  # fmt: skip
+
+    def of(wanted: str) -> tuple[int, ...]:
+        return tuple(place for place, kind in enumerate(kinds) if kind == wanted)
+
+    keys = tuple(COVERED[place] for place in places)
+    plan = (places, keys, of("text"), of("number"), of("flag"), of("list"))
+    if len(_plans) >= _PLANS_KEPT:
+        _plans.clear()
+    _plans[names] = plan
+    return plan
+
+
+def _entries(rule: Rule, value: Any) -> Any:
     if isinstance(value, str):
         value = as_list(value)
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        rule = _ENTRIES[key]
-        entries = [_scalar(rule, entry) for entry in cast("Sequence[Any]", value)]
-        return f"l{len(entries)}:{''.join(entries)}"
-    return _text(str(value))
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return str(value)
+    inner = rule.rule if isinstance(rule, Each) else rule
+    entries = cast("Sequence[Any]", value)
+    if isinstance(inner, Number):
+        return [_number(each) for each in entries]
+    return [str(each) for each in entries]
 
 
-def _scalar(rule: Rule, value: Any) -> str:
-    if value.__class__ is str and not isinstance(rule, (Number, Flag)):
-        return _text(value)
-    if isinstance(rule, Number):
-        return f"n{_number(value)}"
-    if isinstance(rule, Flag):
-        yes = value.lower() == "true" if isinstance(value, str) else bool(value)
-        return f"b{int(yes)}"
-    return _text(str(value))
+def _flag(value: Any) -> bool:
+    return value.lower() == "true" if isinstance(value, str) else bool(value)
 
 
-def _text(value: str) -> str:
-    size = len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
-    return f"s{size}:{value}"
-
-
-def _number(value: Any) -> str:
+def _number(value: Any) -> int | str:
     if isinstance(value, str):
         try:
             value = int(value)
@@ -146,12 +178,23 @@ def _number(value: Any) -> str:
             try:
                 value = float(value)
             except ValueError:
-                return _text(value)
+                return value
     if isinstance(value, float):
         if math.isfinite(value) and value.is_integer() and abs(value) < _WHOLE:
-            return str(int(value))
+            return int(value)
         return repr(value)
-    return str(int(value))
+    return int(value)
+
+
+def _sayable(value: Any) -> Any:
+    """Return a value without half surrogate pairs and integers that JSON encoders refuse."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, (list, tuple)):
+        return [_sayable(each) for each in cast("Sequence[Any]", value)]
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= _WHOLE:
+        return str(value)
+    return value
 
 
 def as_list(text: str) -> Any:

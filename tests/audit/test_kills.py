@@ -62,7 +62,11 @@ def kills(number: int, folder: Path, seed: int) -> dict[str, int]:
             )  # fmt: skip
             assert child.stdout is not None
             assert child.stdout.readline() == b"ready\n"
-            time.sleep(chance.uniform(0.05, 0.8))
+            patience = time.monotonic() + 30
+            while not any(span.name.startswith("run_sealed") for span in sink.spans):
+                assert time.monotonic() < patience
+                time.sleep(0.01)
+            time.sleep(chance.uniform(0, 0.3))
             os.kill(child.pid, signal.SIGKILL)
             child.wait(10)
             child.stdout.close()
