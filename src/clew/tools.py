@@ -213,6 +213,9 @@ class ToolCall(context.Block, Node):
         self._begin_with(runtime, f"execute_tool {name}", attributes, parent=here)
         if runtime.capturing:
             self.keeps_content = captured.wanted(runtime, self.level)
+            if self.keeps_content and self._arguments is not None:
+                # The tool may change them.
+                self._arguments = captured.plain(self._arguments)
         return context.with_node(self, self.span)
 
     def finish(self, error: BaseException | None = None) -> None:
