@@ -25,13 +25,13 @@ from clew.testing import OtlpSink
 
 PROGRAM = textwrap.dedent(
     """
-    import os, sys
+    import os, sys, time
     import clew
     from clew.settings import Settings
 
     log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     settings = Settings.from_environment(
-        export_delay_ms=5, seal_grace_s=0.002, integrity_key="k", batch_size=4
+        export_delay_ms=5, seal_grace_s=0.002, integrity_key="k", batch_size=64
     )
     clew.configure("killed", settings=settings)
     os.write(1, b"ready\\n")
@@ -42,6 +42,7 @@ PROGRAM = textwrap.dedent(
                 with clew.tool("search", effect="read_only") as call:
                     clew.decide("tool", "allow", subject="search")
                 os.write(log, f"{run.trace_id} {call.seq}\\n".encode())
+                time.sleep(0.001)
     """
 )
 

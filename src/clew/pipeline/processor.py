@@ -88,12 +88,11 @@ class RootProcessor(SpanProcessor):
             if not self.exports or not ids.trace_flags.sampled:
                 return
             attributes = span.attributes or _NO_ATTRIBUTES
-            important = ours and (
-                semconv.DECISION_GATE in attributes or semconv.RUN_ROOT in attributes
+            mark = ours and semconv.RUN_EVENT in attributes
+            important = mark or (
+                ours and (semconv.DECISION_GATE in attributes or semconv.RUN_ROOT in attributes)
             )
-            runtime.worker.submit(
-                (span, folded), important=important, now=ours and semconv.RUN_EVENT in attributes
-            )
+            runtime.worker.submit((span, folded), important=important, now=mark)
         except Exception:
             record_failure("queue a span")
         finally:
@@ -110,11 +109,11 @@ class RootProcessor(SpanProcessor):
             if semconv.TOOL_NAME in attributes:  # a tool call, like most that come here
                 runtime.worker.submit_soon(span)
                 return
-            runtime.worker.submit(
-                span,
-                important=semconv.DECISION_GATE in attributes or semconv.RUN_ROOT in attributes,
-                now=semconv.RUN_EVENT in attributes,
+            mark = semconv.RUN_EVENT in attributes
+            important = (
+                mark or semconv.DECISION_GATE in attributes or semconv.RUN_ROOT in attributes
             )
+            runtime.worker.submit(span, important=important, now=mark)
         except Exception:
             record_failure("queue a span")
 
