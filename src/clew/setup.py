@@ -25,6 +25,7 @@ from clew.digests import LazyDigests
 from clew.errors import ConfigurationError
 from clew.governing import Governor
 from clew.ids import RunIdGenerator
+from clew.leaving import before_leaving
 from clew.levels import REDACTED, number_of
 from clew.pipeline import exporters, meters, runtime, sampling
 from clew.pipeline.chains import Chains
@@ -91,6 +92,7 @@ def configure(
         _start(settings, span_exporters, tracer_provider)
         _signature = signature
         atexit.register(shutdown)
+        before_leaving(shutdown)
 
 
 def _start(
