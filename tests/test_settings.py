@@ -58,6 +58,7 @@ def test_the_environment_fills_each_setting() -> None:
         "CLEW_ALLOW_LIST": ("/etc/clew/list.yaml", Path("/etc/clew/list.yaml")),
         "CLEW_DATA_DIR": ("/var/clew", Path("/var/clew")),
         "CLEW_STREAM_IDLE_SECONDS": ("1.5", 1.5),
+        "CLEW_HEARTBEAT_SECONDS": ("30", 30.0),
         "CLEW_SEAL_GRACE_SECONDS": ("0", 0.0),
         "CLEW_SHUTDOWN_SECONDS": ("2", 2.0),
         "OTEL_METRIC_EXPORT_INTERVAL": ("1000", 1000.0),

@@ -22,7 +22,7 @@ from clew.pipeline.runtime import Runtime
 from clew.pipeline.stamp import Segment
 from clew.pipeline.totals import Totals
 from clew.references import Reference
-from clew.sealing import seal_later
+from clew.sealing import beat_from_now_on, seal_later
 from clew.spans import Agent, Node, error_type, identifier, is_cancellation, put
 from clew.terms import Terms, identify
 from clew.typing import Gate
@@ -301,6 +301,8 @@ class Run(context.Block, Node):
             attributes[semconv.SEGMENT_PREVIOUS_ID] = self._reference.segment_id
         mark._begin_with(runtime, f"run_started {name}", attributes, parent=inner)
         mark._end_with({}, end_ns=mark.start_ns)
+        if self.agent is not None:
+            beat_from_now_on(runtime, self.agent_name, self.span, self.agent)
 
     def admit(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
         """Do nothing: see `governor`."""

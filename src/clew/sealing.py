@@ -1,6 +1,8 @@
-"""The seal of a segment: the last word about how many spans it has."""
+"""Marks of a segment: heartbeats while it goes on, and the seal, the last word about its spans."""
 
 from __future__ import annotations
+
+import time
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -9,12 +11,63 @@ from opentelemetry.trace import Span
 from clew import semconv
 from clew.pipeline.late import totals_attributes
 from clew.pipeline.runtime import Runtime
+from clew.pipeline.stamp import Segment
 from clew.spans import Agent, Node, identifier, put
+
+_LOOKS = 4
+"""How often in the time between two heartbeats it is looked for those that are due."""
+
+
+def beat_from_now_on(runtime: Runtime, agent_name: str, span: Span, agent: Agent) -> None:
+    """Export a mark with the totals so far from time to time, until the run has ended."""
+    if not runtime.settings.heartbeat_s:
+        return
+    segment = agent.segment
+    segment.beats = (agent_name, span.get_span_context(), agent)
+    segment.beat_at = time.monotonic()
+    if not runtime.beating:
+        runtime.beating = True
+        _look_later(runtime)
+
+
+def _look_later(runtime: Runtime) -> None:
+    def look() -> None:
+        now = time.monotonic()
+        going = [each for each in runtime.segments.opened() if each.beats is not None]
+        runtime.beating = bool(going)
+        for segment in going:
+            if now - segment.beat_at >= runtime.settings.heartbeat_s:
+                segment.beat_at = now
+                _beat(runtime, segment)
+        if going:
+            _look_later(runtime)
+
+    runtime.worker.call_later(runtime.settings.heartbeat_s / _LOOKS, look)
+
+
+def _beat(runtime: Runtime, segment: Segment) -> None:
+    beats = segment.beats
+    if beats is None:
+        return
+    agent_name, root, agent = beats
+    name = identifier(agent_name, semconv.AGENT_NAME, "agent name")
+    mark = Node()
+    mark.agent = agent
+    attributes = {
+        **totals_attributes(segment),
+        semconv.RUN_EVENT: "heartbeat",
+        semconv.RUN_STATUS: "running",
+        semconv.AGENT_NAME: name,
+    }
+    parent = trace.set_span_in_context(trace.NonRecordingSpan(root), Context())
+    mark._begin_with(runtime, f"run_heartbeat {name}", attributes, parent=parent)
+    mark._end_with({}, end_ns=mark.start_ns)
 
 
 def seal_later(runtime: Runtime, agent_name: str, span: Span, agent: Agent) -> None:
     """Seal the segment after a grace for late spans; at shutdown at once."""
     segment = agent.segment
+    segment.beats = None
     root = span.get_span_context()
     name = identifier(agent_name, semconv.AGENT_NAME, "agent name")
 

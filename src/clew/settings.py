@@ -66,6 +66,7 @@ VARIABLES: Final = (
     Variable("CLEW_ALLOW_LIST", "allow_list_file", "a file that adds keys to the allow-list"),
     Variable("CLEW_DATA_DIR", "data_dir", "folder of the local store"),
     Variable("CLEW_STREAM_IDLE_SECONDS", "stream_idle_s", "an idle stream is `held` after this"),
+    Variable("CLEW_HEARTBEAT_SECONDS", "heartbeat_s", "between two heartbeats of a run; 0: none"),
     Variable(
         "CLEW_SEAL_GRACE_SECONDS", "seal_grace_s", "wait for late spans before a run is sealed"
     ),
@@ -133,6 +134,8 @@ class Settings(BaseModel):
     """File with the Ed25519 key (PEM) that signs the seals."""
     data_dir: Path = Field(default_factory=default_data_dir)
     stream_idle_s: float = Field(default=600, gt=0)
+    heartbeat_s: float = Field(default=60, ge=0)
+    """Seconds between two marks of a run that goes on, each with its totals so far; 0: none."""
     seal_grace_s: float = Field(default=5, ge=0)
     shutdown_s: float = Field(default=5, gt=0)
     capture: LevelName = "metadata"

@@ -25,7 +25,7 @@ _WORD = Identifier(128)
 VERBS = frozenset(
     {
         *semconv.OPERATIONS,
-        *("decide", "run_started", "run_sealed"),
+        *("decide", "run_started", "run_heartbeat", "run_sealed"),
         *("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "HTTP"),
         *("SELECT", "INSERT", "UPDATE", "MERGE", "publish", "receive", "process", "send"),
     }

@@ -173,6 +173,8 @@ class Runtime:
         """Switches the recorder on and off."""
         self._streams: dict[int, Watched] = {}
         self._watching = False
+        self.beating = False
+        """Whether somebody looks for runs whose heartbeat is due."""
         self.unsettled: list[tuple[int, Unsettled]] = []
         """Decisions made by a plain call, each with its thread, not yet ended: the very next
         thing that thread does may be to enter one as a context manager."""

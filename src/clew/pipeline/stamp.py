@@ -30,6 +30,8 @@ class Segment:
     """
 
     __slots__ = (
+        "beat_at",
+        "beats",
         "carried",
         "common",
         "foreign",
@@ -69,6 +71,10 @@ class Segment:
         """Sequence numbers of foreign spans that are open, by span id."""
         self.last_seq = 0
         self.sealed = False
+        self.beats: tuple[str, Any, Any] | None = None
+        """What heartbeats need to know, while the segment goes on."""
+        self.beat_at = 0.0
+        """When the last one was (monotonic seconds)."""
         self.lock = threading.RLock()
         """Held while the totals change."""
         self.common: dict[str, Any] = {
@@ -149,6 +155,10 @@ class Segments:
         """Forget a sealed segment, unless a later one of the same run has taken its place."""
         if self._open.get(segment.trace_id) is segment:
             del self._open[segment.trace_id]
+
+    def opened(self) -> list[Segment]:
+        """Return the open segments."""
+        return list(self._open.values())
 
     def of_trace(self, trace_id: int) -> Segment | None:
         """Return the open segment of a trace."""
