@@ -38,7 +38,7 @@ from clew.pipeline.processor import Exporting, RootProcessor
 from clew.pipeline.runtime import Runtime
 from clew.pipeline.worker import Worker
 from clew.pricing import Prices
-from clew.recording.starting import Recording
+from clew.recording.starting import Recording, wanted
 from clew.rules import Captured
 from clew.settings import Settings
 from clew.store.journal import Journal
@@ -227,10 +227,10 @@ def allow_list_in_force(settings: Settings, digests: LazyDigests) -> AllowList:
     highest = max(number_of(settings.capture), number_of(settings.capture_max or "none"))
     if highest < REDACTED:
         return allow_list
-    if not settings.content_to and settings.prompt_capture is None:
+    if not settings.content_to and not wanted(settings):
         logger.warning(
             "The capture level lets content through, but no place is named for it (content_to, "
-            "CLEW_CONTENT_TO): none is captured, unless `clew prompt capture on` is said"
+            "CLEW_CONTENT_TO): none is captured"
         )
     if "spans" not in settings.content_to:
         return allow_list

@@ -66,6 +66,7 @@ COMMANDS: Final = (
         "snippets",
         "Look at snippets and skills, check and import them.",
     ),
+    Command("prompt", "clew.cli.prompt", "prompt", "Look at recorded model calls."),
     Command("import", "clew.cli.import_", "import_", "Store the spans of an OTLP JSON file."),
     Command("prices", "clew.cli.prices", "prices", "Show what a model costs, and why."),
 )

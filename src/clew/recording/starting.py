@@ -30,6 +30,12 @@ def forced(settings: Settings) -> bool | None:
     return True if "store" in settings.content_to else None
 
 
+def wanted(settings: Settings) -> bool:
+    """Tell whether calls are recorded: as the settings force it, else as the switch says."""
+    said = forced(settings)
+    return switch.read(settings.data_dir).enabled if said is None else said
+
+
 class Recording:
     """Whether the calls of one runtime are recorded."""
 

@@ -15,11 +15,11 @@ from clew.store.retention import Retention, Swept, sweep
 INTERVAL_S: Final = 6 * 3600.0
 
 
-def retention_of(settings: Settings, folder: Path | None = None) -> Retention:
+def retention_of(settings: Settings) -> Retention:
     """Return what may stay: as the settings force it, else as the switch says."""
     days = settings.prompt_retention_days
     if days is None:
-        days = switch.read(folder or settings.data_dir).retention_days
+        days = switch.read(settings.data_dir).retention_days
     return Retention(keep_days=days, max_bytes=settings.prompt_max_bytes)
 
 
