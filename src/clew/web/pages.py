@@ -16,6 +16,8 @@ from clew.store.prompt_index import PromptReader
 from clew.store.records import Page, RunFilter
 from clew.web.inspector import Inspector
 from clew.web.run_pages import RunPages
+from clew.web.settings_page import SettingsPage
+from clew.web.snippet_pages import SnippetPages
 from clew.web.views import (
     HERE,
     Views,
@@ -52,6 +54,10 @@ class Pages:
         self._source = source
         self._views = Views(environment(address=address, places=_PLACES if prompts else ()))
         self._inspector = None if prompts is None else Inspector(prompts, self._views)
+        self._more: list[Route] = []
+        if prompts is not None:
+            self._more += SettingsPage(prompts, self._views).routes()
+            self._more += SnippetPages(prompts.path, self._views).routes()
         self._runs = RunPages(
             source, self._views, allow_list or AllowList.default(), inspector=self._inspector
         )
@@ -63,6 +69,7 @@ class Pages:
             *self._views.routes(("/", self._list), ("/api/runs", self._list)),
             *self._runs.routes(),
             *(self._inspector.routes() if self._inspector is not None else ()),
+            *self._more,
             Route("/runs", _to_list, methods=["GET"]),
             Mount("/static", StaticFiles(directory=HERE / "static")),
         ]
