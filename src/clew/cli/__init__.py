@@ -42,6 +42,7 @@ class Command(NamedTuple):
 COMMANDS: Final = (
     Command("demo", "clew.cli.demo", "demo", "Run a real agent and look at its timeline."),
     Command("replay", "clew.cli.replay", "replay", "Send recorded provider traffic again."),
+    Command("play", "clew.cli.play", "play", "Run a configuration, or see what it would send."),
     Command("serve", "clew.cli.serve", "serve", "Receive OTLP/HTTP and show runs in the browser."),
     Command("runs", "clew.cli.runs", "runs", "List runs, newest first."),
     Command("show", "clew.cli.show", "show", "Show one run as a tree."),
