@@ -196,7 +196,7 @@ def authorised(configuration: PlayConfiguration, path: Path, name: str | None) -
     Raises:
         ClewError: this actor may not `configuration:use` it.
     """
-    me = name or getpass.getuser()
+    me = getpass.getuser() if name is None else name
     known = next((one for one in configuration.actors if one.id == me), None)
     actor = Actor(id=me) if known is None else Actor(**known.model_dump())
     owner = configuration.owner or _owner_of(path)
