@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final, cast
 
@@ -19,6 +20,7 @@ from clew.audit.digests import SegmentCheck, check_segment, facts_of, fields_tha
 from clew.audit.keys import KeyRing
 from clew.audit.report import Completeness, Finding, Integrity, RunReport, SegmentReport
 from clew.pipeline.sampling import kept_at
+from clew.store.erasure import Tombstone
 from clew.store.records import RunRecord, SpanRecord, integer, run_id_of, text
 
 _NO_KEYS: Final = KeyRing()
@@ -105,15 +107,22 @@ def verify(
     )
 
 
-def absent(trace_id: str, ratio: float | None = None) -> RunReport:
+def absent(
+    trace_id: str, ratio: float | None = None, *, erased: Mapping[str, Tombstone] | None = None
+) -> RunReport:
     """Report on a run of which nothing was found.
 
     Args:
         trace_id: 32 hex digits.
         ratio: the share of runs that was sampled, if it is known.
+        erased: tombstones, by run id.
     """
+    stone = (erased or {}).get(run_id_of(trace_id))
     sampled_out = ratio is not None and not kept_at(int(trace_id, 16), ratio)
-    if sampled_out:
+    if stone is not None:
+        when = datetime.fromtimestamp(stone.time_ns // 1_000_000_000, UTC)
+        reason = f"its {stone.spans} spans were erased on {when:%Y-%m-%d} ({stone.reason})"
+    elif sampled_out:
         reason = "no span of it is there: it was sampled out"
     elif ratio is not None:
         reason = "no span of it is there, and it was not sampled out: if it ran, it was lost"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import getpass
 import sys
 import time
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from clew.audit.table import Table
 from clew.cli.output import clean, is_terminal, print_json, print_table, say
 from clew.cli.times import since
 from clew.errors import ClewError
+from clew.ids import parse_run_id
 from clew.settings import Settings
 from clew.sources import open_source, resolve
 from clew.store.access import read as readings
@@ -239,6 +241,98 @@ def check(
         for problem in found.problems:
             print(f"problem: {clean(problem)}")
     sys.exit(0 if not found.problems and outcome(found.reports) == "proven" else 1)
+
+
+_By = Annotated[
+    str | None, typer.Option("--by", help="Who does it. [default: your name on this machine]")
+]
+_Reason = Annotated[str, typer.Option(help="Why: a code, such as `data_subject_request`.")]
+
+
+@audit.command()
+def erase(
+    reason: _Reason,
+    run: Annotated[str | None, typer.Option(help="This run: its uuid.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Runs of this tenant.")] = None,
+    actor: Annotated[str | None, typer.Option(help="Runs of this actor (keyed digest).")] = None,
+    before: Annotated[
+        str | None, typer.Option(help="Runs that began before then: 90d, or a date.")
+    ] = None,
+    content: Annotated[
+        bool, typer.Option("--content", help="Only captured content; the spans stay.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be erased, and erase nothing.")
+    ] = False,
+    by: _By = None,
+    json: _Json = False,
+) -> None:
+    """Erase runs, or their content, from the local store, and keep the proof of it.
+
+    Runs and tenants under a legal hold stay. Each run that is erased leaves a tombstone.
+    """
+    from clew.store.erasure import Wanted
+    from clew.store.erasure import erase as erase_runs
+
+    found = erase_runs(
+        data_dir(),
+        Wanted(
+            run_id=None if run is None else str(parse_run_id(run)),
+            tenant=tenant,
+            actor=actor,
+            before_ns=since(before) if before else None,
+        ),
+        category="content" if content else "all",
+        reason=reason,
+        by=by or f"local:{getpass.getuser()}",
+        dry_run=dry_run,
+    )
+    if json:
+        print_json(found)
+        return
+    rows = [(each.run_id, each.category, str(each.spans), str(each.records))
+            for each in found.tombstones]  # fmt: skip
+    if rows:
+        print_table(("run", "what", "spans", "records"), rows, right=(2, 3))
+    what = "would be erased" if dry_run else "erased"
+    held = f", {len(found.held)} stay under a legal hold" if found.held else ""
+    say(f"{len(found.tombstones)} runs {what}{held}")
+
+
+@audit.command()
+def hold(
+    action: Annotated[str, typer.Argument(help="`add`, `release` or `list`.")],
+    run: Annotated[str | None, typer.Option(help="This run: its uuid.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="This tenant.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Why: a code, such as a case number.")] = None,
+    by: _By = None,
+    json: _Json = False,
+) -> None:
+    """Put a run or a tenant under a legal hold, release it, or list what is held."""
+    from clew.store.erasure import holds, set_hold
+
+    if action == "list":
+        found = holds(data_dir())
+        rows = [*(("run", each) for each in sorted(found.runs)),
+                *(("tenant", each) for each in sorted(found.tenants))]  # fmt: skip
+        if json:
+            print_json({"runs": sorted(found.runs), "tenants": sorted(found.tenants)})
+        elif rows:
+            print_table(("held", "which"), rows)
+        else:
+            say("nothing is under a legal hold")
+        return
+    if action not in ("add", "release") or reason is None:
+        raise ClewError("write `clew audit hold add|release --run RUN --reason CODE`, or `list`")
+    set_hold(
+        data_dir(),
+        "hold" if action == "add" else "release",
+        run_id=None if run is None else str(parse_run_id(run)),
+        tenant=tenant,
+        reason=reason,
+        by=by or f"local:{getpass.getuser()}",
+    )
+    say("held" if action == "add" else "released")
 
 
 for _each in QUESTIONS:

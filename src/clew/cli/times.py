@@ -11,6 +11,8 @@ from clew.errors import ClewError
 
 _AGO: Final = re.compile(r"(\d+)\s*(s|m|h|d|w)")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_MOST: Final = 2**63 - 1
+"""What stores keep: further away is as far as that."""
 
 
 def since(text: str) -> int:
@@ -23,7 +25,7 @@ def since(text: str) -> int:
     """
     ago = _AGO.fullmatch(text.strip().lower())
     if ago:
-        return time.time_ns() - int(ago[1]) * _SECONDS[ago[2]] * 10**9
+        return max(-_MOST, time.time_ns() - int(ago[1]) * _SECONDS[ago[2]] * 10**9)
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
@@ -33,4 +35,5 @@ def since(text: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     whole = moment.replace(microsecond=0)
-    return int(whole.timestamp()) * 10**9 + moment.microsecond * 1000
+    found = int(whole.timestamp()) * 10**9 + moment.microsecond * 1000
+    return max(-_MOST, min(found, _MOST))

@@ -18,6 +18,8 @@ from clew.cli.times import since
 from clew.errors import ClewError
 from clew.settings import Settings
 from clew.sources import RunNotFoundError, Source, open_source, resolve, wording
+from clew.store.erasure import tombstones
+from clew.store.paths import data_dir
 from clew.store.records import MAX_PAGE, Page, RunFilter
 
 _UUID_DIGITS: Final = 32
@@ -70,12 +72,13 @@ def command(
     keys = KeyRing.of(Settings.from_environment(), key or ())
     anchors = _anchors(anchor)
     reports: list[RunReport] = []
+    erased = {} if source else {each.run_id: each for each in tombstones(data_dir())}
     with open_source(source) as opened:
         for trace_id in _wanted(opened, run, since_):
             try:
                 report = verify(opened.run(trace_id), keys, anchors=anchors)
             except RunNotFoundError:
-                report = absent(trace_id, sampling_ratio)
+                report = absent(trace_id, sampling_ratio, erased=erased)
             reports.append(report)
             if json:
                 print(msgspec.json.encode(report).decode())
