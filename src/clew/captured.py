@@ -74,56 +74,71 @@ def _sdk_limits(usual: int) -> tuple[int, ...]:
 
 
 class CapturedCall:
-    """The bodies of one model call and its attempts, kept until it ends.
+    """One model call as it is captured: its bodies and attempts, kept until it ends.
 
-    At level `metadata` only the request is kept, for the recorder to measure it.
+    At level `metadata` only the request is kept, for the recorder to measure it. What is read of it
+    once the call has ended is read on other threads.
     """
 
     __slots__ = (
-        "_attempts",
         "_began",
         "_body",
         "_dialect",
-        "_keeps",
-        "_level",
+        "_ended",
+        "_failed",
         "_number",
         "_pieces",
         "_recorder",
-        "_request",
         "_runtime",
-        "_size",
         "_start",
-        "_stream_type",
+        "end_ns",
+        "failure",
+        "level",
+        "request",
+        "request_bytes",
+        "round",
+        "stream_type",
     )
 
     def __init__(self, runtime: Runtime, level: int, dialect: str, body: bytes | None) -> None:
         self._runtime = runtime
         self._recorder: Recorder | None = runtime.recorder
-        self._level = level
-        self._keeps = level >= levels.REDACTED
+        self.level = level
+        """The capture level of the call."""
         self._dialect = dialect
-        self._request = _bounded(body)
-        self._size = _size(body)
+        self._sends(body)
         self._body: bytes | None = None
         self._pieces: _Following | None = None
-        self._stream_type: str | None = None
-        self._attempts: list[Attempt] = []
+        self.stream_type: str | None = None
+        """The media type of an answer that is a stream of events."""
+        self._failed: list[tuple[int, int, int, int | None, str | None, int | None]] = []
         self._number = 1
-        self._start = self._began = time.perf_counter_ns()
+        self._start = self._began = self._ended = time.perf_counter_ns()
+        self.round: Any = None
+        """The `clew.rounds.Round`, once it has ended."""
+        self.failure: str | None = None
+        """`error.type`, where the call failed."""
+        self.end_ns = 0
+        """When it ended (ns since the epoch)."""
+
+    def _sends(self, body: bytes | None) -> None:
+        size = self.request_bytes = None if body is None else len(body)
+        self.request = body if size is not None and size <= _MOST_BYTES else None
+        """The request body that an answer belongs to; None where it is not in memory."""
 
     def took(self, body: bytes, stream_type: str | None = None) -> None:
         """Take a whole response body; `stream_type` where it is a stream of events."""
-        if self._keeps:
-            self._body = _bounded(body)
+        if self.level >= levels.REDACTED:
+            self._body = body if len(body) <= _MOST_BYTES else None
             self._pieces = None
-            self._stream_type = stream_type
+            self.stream_type = stream_type
 
     def follow(self, reader: StreamReader, content_type: str) -> StreamReader:
         """Return a reader that keeps what it is fed, and otherwise does what `reader` does."""
-        if not self._keeps:
+        if self.level < levels.REDACTED:
             return reader
         self._body = None
-        self._stream_type = content_type
+        self.stream_type = content_type
         self._pieces = _Following(reader)
         return self._pieces
 
@@ -131,28 +146,37 @@ class CapturedCall:
 
     def failed(self, status: int | None, error: str | None) -> None:
         """Note how an attempt has ended, after which there may be another."""
-        now = time.perf_counter_ns()
-        attempt = self._attempt(now, status, error)
-        if self._attempts and self._attempts[-1].number == self._number:
-            self._attempts[-1] = attempt  # the body of an error that was read later
-        elif len(self._attempts) < _MOST_ATTEMPTS:
-            self._attempts.append(attempt)
+        attempt = (
+            self._number, self._began, time.perf_counter_ns(), status, error, self.request_bytes,
+        )  # fmt: skip
+        if self._failed and self._failed[-1][0] == self._number:
+            self._failed[-1] = attempt  # the body of an error that was read later
+        elif len(self._failed) < _MOST_ATTEMPTS:
+            self._failed.append(attempt)
 
     def again(self, body: bytes | None) -> None:
         """Begin another attempt: what it sends is the request that an answer belongs to."""
         self._number += 1
         self._began = time.perf_counter_ns()
-        self._request = _bounded(body)
-        self._size = _size(body)
+        self._sends(body)
 
-    def _attempt(self, now: int, status: int | None, error: str | None) -> Attempt:
-        return Attempt(
-            number=self._number,
-            start_ms=round((self._began - self._start) / 1e6, 3),
-            duration_ms=round((now - self._began) / 1e6, 3),
-            status=status,
-            error=error,
-            request_bytes=self._size,
+    def attempts(self) -> tuple[Attempt, ...]:
+        """Return the attempts of a call that has ended."""
+        ending = self.round.ending
+        last = (
+            self._number, self._began, self._ended, ending.status, self.failure, self.request_bytes,
+        )  # fmt: skip
+        earlier = [attempt for attempt in self._failed if attempt[0] != self._number]
+        return tuple(
+            Attempt(
+                number=number,
+                start_ms=round((began - self._start) / 1e6, 3),
+                duration_ms=round((ended - began) / 1e6, 3),
+                status=status,
+                error=error,
+                request_bytes=size,
+            )
+            for number, began, ended, status, error, size in (*earlier, last)
         )
 
     # --- where it goes ---------------------------------------------------------------------------
@@ -169,67 +193,53 @@ class CapturedCall:
         if recorder is None:
             return
         try:
-            from clew.recording.building import Call
-
-            self.failed(round_.ending.status, failure)
-            pieces = self._pieces
-            answered = len(self._body or b"") if pieces is None else pieces.size
-            call = Call(
-                round=round_,
-                level=self._level,
-                request=self._request,
-                answer=self._answer_bytes,
-                stream_type=self._stream_type,
-                failure=failure,
-                end_ns=end_ns,
-                attempts=tuple(self._attempts),
-                size=len(self._request or b"") + answered + _OVERHEAD,
-            )
-            recorder.submit(call)
+            self.round, self.failure, self.end_ns = round_, failure, end_ns
+            self._ended = time.perf_counter_ns()
+            recorder.submit(self)
         except Exception:
             record_failure("record a model call")
 
+    @property
+    def size(self) -> int:
+        """Bytes that it holds in memory, about."""
+        pieces = self._pieces
+        answered = len(self._body or b"") if pieces is None else pieces.size
+        return len(self.request or b"") + answered + _OVERHEAD
+
+    def answer(self) -> bytes | None:
+        """Return the bytes of the answer as far as they came; None where they were not kept."""
+        return self._body if self._pieces is None else self._pieces.body()
+
     def attributes(self) -> dict[str, CapturedText]:
         """Return the content as attributes of the round. Never raises: what fails is left out."""
-        if not self._keeps or "spans" not in self._runtime.settings.content_to:
+        if self.level < levels.REDACTED or "spans" not in self._runtime.settings.content_to:
             return {}
         try:
             from clew import content
 
             asked = content.Content()
-            if self._request is not None:
-                asked = content.of_request(self._dialect, self._request)
+            if self.request is not None:
+                asked = content.of_request(self._dialect, self.request)
             found = {
                 semconv.SYSTEM_INSTRUCTIONS: asked.system_instructions,
                 semconv.INPUT_MESSAGES: asked.input_messages,
                 semconv.TOOL_DEFINITIONS: asked.tool_definitions,
-                semconv.OUTPUT_MESSAGES: self._answer(),
+                semconv.OUTPUT_MESSAGES: self._messages(),
             }
-            return deliver(self._runtime, self._level, found)
+            return deliver(self._runtime, self.level, found)
         except Exception:
             record_failure("capture content")
             return {}
 
-    def _answer(self) -> list[dict[str, Any]] | None:
+    def _messages(self) -> list[dict[str, Any]] | None:
         from clew import content
 
-        body = self._answer_bytes()
+        body = self.answer()
         if body is None:
             return None
-        if self._stream_type is not None:
-            return content.of_stream(self._dialect, self._stream_type, body)
+        if self.stream_type is not None:
+            return content.of_stream(self._dialect, self.stream_type, body)
         return content.of_response(self._dialect, body)
-
-    def _answer_bytes(self) -> bytes | None:
-        return self._body if self._pieces is None else self._pieces.body()
-
-
-def _bounded(body: bytes | None) -> bytes | None:
-    return body if body is not None and len(body) <= _MOST_BYTES else None
-
-
-def _size(body: bytes | None) -> int | None:
-    return None if body is None else len(body)
 
 
 class _Following:

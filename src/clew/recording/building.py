@@ -8,11 +8,10 @@ their kind, size and digest at every level.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from clew import levels, semconv
@@ -48,24 +47,33 @@ _PATIENCE_S: Final = 5.0
 _NO_BYTES: Final = b""
 
 
-class Call(Struct, frozen=True, kw_only=True):
-    """A finished call, as the recorder is handed it."""
+class Call(Protocol):
+    """A call that has ended, as the recorder is handed it (`clew.captured.CapturedCall`)."""
 
     round: Any
-    """The `clew.rounds.Round`, which has ended."""
+    """The `clew.rounds.Round`."""
     level: int
     request: bytes | None
     """The request body that the answer belongs to; None where it is not in memory."""
-    answer: Callable[[], bytes | None]
-    """Returns the bytes of the answer as far as they came; None where they were not kept."""
+    request_bytes: int | None
     stream_type: str | None
     """The media type of an answer that is a stream of events."""
     failure: str | None
     """`error.type`, where the call failed."""
     end_ns: int
-    attempts: tuple[Attempt, ...] = ()
-    size: int = 0
-    """Bytes that it holds in memory, about."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that it holds in memory, about."""
+        ...
+
+    def answer(self) -> bytes | None:
+        """Return the bytes of the answer as far as they came; None where they were not kept."""
+        ...
+
+    def attempts(self) -> tuple[Attempt, ...]:
+        """Return its attempts."""
+        ...
 
 
 def build(runtime: Runtime, call: Call, request_id: str) -> tuple[PromptRow, PromptRecord | None]:
@@ -174,7 +182,7 @@ def _known(runtime: Runtime, call: Call, request_id: str, cost: Cost) -> PromptR
             max_tokens=request.max_tokens,
             temperature=request.temperature,
         ),
-        request_bytes=None if call.request is None else len(call.request),
+        request_bytes=call.request_bytes,
         response=RecordedResponse(
             finish_reason=_finish_reason(response),
             error=_error(call),
@@ -183,7 +191,7 @@ def _known(runtime: Runtime, call: Call, request_id: str, cost: Cost) -> PromptR
             bytes=ending.response_bytes,
         ),
         usage=_usage(response, cost),
-        attempts=call.attempts,
+        attempts=call.attempts(),
     )
 
 

@@ -6,13 +6,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from clew.prompts.blocks import Block
 from clew.store.prompt_index import without_content
 from clew.store.prompt_records import (
     AskedTool,
+    Attempt,
     PromptRecord,
     PromptRow,
     RecordedBlock,
+    RecordedError,
     RecordedResponse,
     ToolDefinition,
 )
@@ -98,5 +99,58 @@ def record(of: PromptRow | None = None, **more: Any) -> PromptRecord:
     return replace(known, **given)
 
 
-def tiles_bytes(blocks: tuple[Block, ...]) -> int:
-    return sum(each.bytes for each in blocks)
+RUN = "6fa459ea-ee8a-4ca4-894e-db77e160355e"
+TEMPLATE = "You are the support desk of a shop. Be brief, be kind.\n\n"
+MEMORIES = (
+    "Nothing yet.",
+    "Nothing yet.",
+    "Order 7 was late; a refund was offered.",
+    "Order 7 was late; a refund was offered.",
+)
+
+
+def four_rounds() -> list[tuple[PromptRow, PromptRecord]]:
+    """Return the calls of a run of four rounds whose prompt grows; the last one fails."""
+    found: list[tuple[PromptRow, PromptRecord]] = []
+    ids = ("58ab" + "1" * 28, "7f12" + "2" * 28, "3c9d" + "3" * 28, "a041" + "4" * 28)
+    for number, (request_id, memory) in enumerate(zip(ids, MEMORIES, strict=True), 1):
+        text = TEMPLATE + memory
+        size = len(TEMPLATE.encode())
+        blocks = (
+            block("template:support", 0, size, len(TEMPLATE), digest="t"),
+            block("memory", size, len(text.encode()), len(memory), digest=memory, layer="working",
+                  stability="volatile", source="store"),
+        )  # fmt: skip
+        failed: dict[str, Any] = {}
+        if number == 4:
+            failed = {
+                "status": "error", "error_type": "rate_limit_exceeded", "attempts": 2,
+                "input_tokens": None, "output_tokens": None, "cache_read_tokens": None,
+                "cost_usd": None, "cost_status": None, "finish_reason": None,
+            }  # fmt: skip
+        one = row(
+            number, request_id=request_id, run_id=RUN, trace_id=RUN.replace("-", ""),
+            span_id=f"{number:016x}", round=number, agent_id="a" * 16, trigger="user_message",
+            message_id="m-1", digest_key="k", system_digest=memory, system_chars=len(text),
+            system_bytes=len(text.encode()), blocks=blocks, history_length=2 * number - 1,
+            tool_chars=83, level="full",
+            **{"cache_read_tokens": (0, 1024, 0, 0)[number - 1], **failed},
+        )  # fmt: skip
+        turn = [
+            {"role": "user", "parts": [{"type": "text", "content": "Where is order 7?"}]},
+            {"role": "assistant", "parts": [{"type": "text", "content": "One moment."}]},
+        ]
+        whole = record(one)
+        more: dict[str, Any] = {"messages": [*turn * (number - 1), turn[0]]}
+        if failed:
+            error = RecordedError(type="rate_limit_exceeded", status=429)
+            more["response"] = RecordedResponse(error=error)
+            more["attempts"] = (
+                Attempt(number=1, start_ms=0.0, duration_ms=84.2, status=503,
+                        error="server_error"),
+                Attempt(number=2, start_ms=591.0, duration_ms=61.7, status=429,
+                        error="rate_limit_exceeded"),
+            )  # fmt: skip
+        system = replace(whole.system, text=text, blocks=blocks)
+        found.append((one, replace(whole, system=system, **more)))
+    return found
