@@ -23,6 +23,7 @@ from clew.rules import Closed, Identifier
 
 _MAX: Final = 2**63
 _DEPTH: Final = 32
+_TWO_BYTES: Final = 1 << 14
 _CACHED: Final = 4096
 _LONGEST_CACHED: Final = 64
 _fixed64: Final = struct.Struct("<Q").pack
@@ -180,37 +181,52 @@ def _link(link: Link) -> bytes:
 
 def _attributes(tag: int, attributes: Mapping[str, Any]) -> bytes:
     head = _SMALL[tag]
+    small = _SMALL
     parts: list[bytes] = []
     add = parts.append
     for key, value in attributes.items():
-        if value.__class__ is str:
-            pair = _pairs.get((key, value))
-            if pair is None:
-                pair = _text_pair(head, key, value)
-                if pair is None:
-                    continue
-            elif pair[0] != tag:
-                pair = head + pair[1:]
-            add(pair)
+        kind = value.__class__
+        if kind is str:
+            pair = _pairs.get((key, value)) or _text_pair(head, key, value)
+            if pair is not None:
+                add(pair if pair[0] == tag else head + pair[1:])
             continue
         try:
-            inside = (_keys.get(key) or _key(key)) + _value(value, 0)
+            written = _keys.get(key) or _key(key)
+            inside: bytes
+            if kind is int and 0 <= value < _TWO_BYTES:
+                if value < 128:
+                    inside = written + b"\x12\x02\x18" + small[value]
+                else:
+                    inside = written + b"\x12\x03\x18" + bytes((value & 127 | 128, value >> 7))
+            elif kind is float:
+                inside = written + b"\x12\x09\x21" + _double(value)
+            elif kind is bool:
+                inside = written + (b"\x12\x02\x10\x01" if value else b"\x12\x02\x10\x00")
+            else:
+                inside = written + _value(value, 0)
         except (ValueError, TypeError, OverflowError, RecursionError):
             continue
         size = len(inside)
-        add(head + (_SMALL[size] if size < 128 else _varint(size)) + inside)
+        add(head + (small[size] if size < 128 else _varint(size)) + inside)
     return b"".join(parts)
 
 
 def _text_pair(head: bytes, key: str, value: str) -> bytes | None:
+    small = _SMALL
     try:
         text = value.encode()
         size = len(text)
-        any_value = b"\x0a" + _varint(size) + text
-        inside = (_keys.get(key) or _key(key)) + b"\x12" + _varint(len(any_value)) + any_value
+        written = _keys.get(key) or _key(key)
+        if size < 126:
+            inside = written + b"\x12" + small[size + 2] + b"\x0a" + small[size] + text
+        else:
+            any_value = b"\x0a" + _varint(size) + text
+            inside = written + b"\x12" + _varint(len(any_value)) + any_value
     except ValueError:
         return None
-    pair = head + _varint(len(inside)) + inside
+    whole = len(inside)
+    pair = head + (small[whole] if whole < 128 else _varint(whole)) + inside
     if size <= _LONGEST_CACHED and key in _RECURRING:
         if len(_pairs) >= _CACHED:
             _pairs.clear()
