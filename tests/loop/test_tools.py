@@ -102,6 +102,25 @@ async def test_both_kinds_of_functions_serve_both_kinds_of_code(kit: Kit):
     assert results(kit) == ["later", "now"]
 
 
+@pytest.mark.parametrize("mode", ["sync"])
+async def test_a_coroutine_in_synchronous_code_inside_of_a_running_loop(kit: Kit):
+    """It gets a loop of its own; its spans are still the run's."""
+
+    async def later() -> str:
+        with clew.tool("inner"):
+            await asyncio.sleep(0)
+        return "later"
+
+    kit.script(Reply(tool_calls=(asks("later"),)), DONE)
+    kit.loop(Tool.of(later, effect="read_only")).run("Hello?")
+    assert results(kit) == ["later"]
+    outer, inner = kit.exported.by_name("execute_tool later") + kit.exported.by_name(
+        "execute_tool inner"
+    )
+    assert inner.parent is not None
+    assert inner.parent.span_id == outer.context.span_id
+
+
 async def test_tools_that_read_are_executed_at_the_same_time(kit: Kit):
     """Each waits for the other; results stand in the order of the calls."""
     barrier = threading.Barrier(2)

@@ -211,7 +211,7 @@ def execute(planned: Planned, run_id: str, hooks: Hooks) -> Done:
             call.may_begin()
             value = call.invoke()
             if inspect.isawaitable(value):
-                value = asyncio.run(_awaited(value))
+                value = _completed(value)
             done = call.gave(value)
     except Exception as error:
         done = call.failed(error)
@@ -221,6 +221,17 @@ def execute(planned: Planned, run_id: str, hooks: Hooks) -> Done:
     call.ended()
     hooks.done(done)
     return done
+
+
+def _completed(value: Any) -> Any:
+    """Return what a coroutine comes to, in synchronous code."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(_awaited(value))
+    # A loop is running in this thread: the coroutine gets one of its own in another.
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(contextvars.copy_context().run, asyncio.run, _awaited(value)).result()
 
 
 async def _awaited(value: Any) -> Any:

@@ -8,8 +8,8 @@ from clew import exchange
 from clew.exchange import Target
 from clew.governing import Result
 from clew.loop import ops
+from clew.loop.chain import choices_of
 from clew.loop.ops import NOTHING, Op, Walk
-from clew.loop.pricing import choices_of
 from clew.loop.recording import plain, read_wire
 from clew.loop.result import DryRun
 from clew.loop.session import Ended, Session

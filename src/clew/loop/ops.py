@@ -14,12 +14,12 @@ from clew.errors import ConfigurationError
 from clew.governing import TOOL_KINDS, Governor, Result, governor_of
 from clew.loop import calls
 from clew.loop.calls import Done, Hooks, Planned
+from clew.loop.chain import http_providers
 from clew.loop.tools import Tool
 from clew.passages import acheck_turn, check_turn
 from clew.pipeline import runtime as _runtime
 from clew.pricing import Prices
 from clew.providers.base import ChatRequest, ChatResponse, Provider
-from clew.providers.fallback import FallbackProvider
 from clew.providers.http import HttpProvider
 from clew.rounds import Hops
 from clew.taps import httpx as tap
@@ -268,12 +268,6 @@ class Listening(Op):
                     if not tap.listens(one.async_client())
                 ]
             )
-
-
-def http_providers(provider: Provider) -> list[HttpProvider]:
-    """Return the adapters of ours among a provider or those of its chain."""
-    found = provider.providers() if isinstance(provider, FallbackProvider) else [provider]
-    return [one for one in found if isinstance(one, HttpProvider)]
 
 
 def _refuse(unheard: Sequence[HttpProvider]) -> None:

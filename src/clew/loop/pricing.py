@@ -5,20 +5,13 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from clew.dialects import recognise
-from clew.loop.ops import http_providers, prices
+from clew.loop.chain import choices_of, providers_of
+from clew.loop.ops import prices
 from clew.pipeline import runtime as _runtime
 from clew.pipeline.totals import Totals
 from clew.pricing import PENDING, Cost, compute
 from clew.providers.base import ChatRequest, ChatResponse, Provider
-from clew.providers.fallback import FallbackProvider
 from clew.providers.http import HttpProvider
-
-
-def choices_of(provider: Provider, request: ChatRequest) -> list[tuple[Provider, ChatRequest]]:
-    """Return the provider, or those of its chain, each with what it would be asked."""
-    if isinstance(provider, FallbackProvider):
-        return [(hop.provider, hop.request) for hop in provider.choices(request)]
-    return [(provider, request)]
 
 
 def models_of(provider: Provider, model: str) -> list[tuple[str | None, str]]:
@@ -37,8 +30,7 @@ def models_of(provider: Provider, model: str) -> list[tuple[str | None, str]]:
 
 def default_output(provider: Provider) -> int | None:
     """Return the output tokens that a provider asks for by itself, the most of a chain."""
-    asked = http_providers(provider) or [provider]
-    return max((one.default_max_tokens or 0 for one in asked), default=0) or None
+    return max(one.default_max_tokens or 0 for one in providers_of(provider)) or None
 
 
 def name_of(provider: Provider, request: ChatRequest) -> str | None:

@@ -9,11 +9,10 @@ import msgspec
 
 from clew import content
 from clew.loop.calls import Done
-from clew.loop.pricing import choices_of
+from clew.loop.chain import choices_of
 from clew.loop.trace import Step, Trace, milliseconds
 from clew.loop.window import Breakdown
 from clew.providers.base import ChatRequest, ChatResponse, Message, Provider, ToolRequest
-from clew.providers.fallback import FallbackProvider
 from clew.providers.http import HttpProvider
 from clew.spans import error_type
 
@@ -59,11 +58,11 @@ class Recorder:
         if self._trace is None:
             return None
         tools = tuple(tool.name for tool in request.tools)
-        if not _tells(provider):
+        tried = choices_of(provider, request)
+        if not all(isinstance(one, HttpProvider) for one, _ in tried):
             sent = tuple(plain(request.messages))
             self._record(Step(kind="request", round=number, messages_sent=sent, tool_specs=tools))
             return None
-        tried = choices_of(provider, request)
 
         def leaves(body: bytes, hop: int) -> None:
             by = tried[hop][0]
@@ -156,13 +155,6 @@ class Recorder:
     def given(self, number: int, submitted_by: str | None) -> None:
         """Record that a person has given what was waited for."""
         self._record(Step(kind="input", round=number, submitted_by=submitted_by))
-
-
-def _tells(provider: Provider) -> bool:
-    """Tell whether every request of a provider is told of when it leaves."""
-    if isinstance(provider, FallbackProvider):
-        return all(isinstance(one, HttpProvider) for one in provider.providers())
-    return isinstance(provider, HttpProvider)
 
 
 def _asked(call: ToolRequest) -> dict[str, Any]:
