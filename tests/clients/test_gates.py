@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -279,3 +280,49 @@ async def test_observing_a_stream(govern: Govern, kit: Any, client: Any) -> None
 async def test_observing_a_stream_of_the_others(govern: Govern, kit: Any, client: Any) -> None:
     """The same with the other SDKs; Amazon's frames are looked at when they are all there."""
     await an_observation(govern, kit, client)
+
+
+async def a_cut(govern: Govern, kit: Any, reset: bool) -> None:
+    reply = dataclasses.replace(kit.reply, cut_after=4, reset=reset)
+    seen = []
+    for gates in ((), (OutputGuardrail(denies_keys),)):
+        exported = govern(*gates)
+        chunks: list[Any] = []
+        error: BaseException | None = None
+        with ScriptedProvider(lambda _: reply, formats=kit.formats) as server:
+            client = await settle(kit.client(server))
+            try:
+                with clew.run("triage"):
+                    await read(kit, client, chunks)
+            except Exception as raised:
+                error = raised
+            close = getattr(kit, "close", None)
+            await (close(client) if close is not None else settle(client.close()))
+        seen.append((type(error), len(server.requests), said(chunks)))
+        (span,) = exported.by_name(kit_operation(kit))
+        assert (span.attributes or {})["clew.stream.outcome"] == "failed"
+        clew.shutdown()
+        if getattr(kit, "http", "") == "aiohttp":
+            gc.collect()
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("reset", [False, True])
+@STAINLESS
+async def test_a_stream_that_is_cut_off(govern: Govern, kit: Any, reset: bool) -> None:
+    """The caller gets what it would have got without gates: the same text, and the same error."""
+    await a_cut(govern, kit, reset)
+
+
+# aiobotocore leaves a connection that broke to the collector, without Clew too.
+@pytest.mark.filterwarnings(
+    "ignore:.*Unclosed connection:ResourceWarning",
+    "ignore:.*Connection.__del__:pytest.PytestUnraisableExceptionWarning",
+)
+@pytest.mark.parametrize("reset", [False, True])
+@SDKS
+async def test_a_stream_of_the_others_that_is_cut_off(
+    govern: Govern, kit: Any, reset: bool
+) -> None:
+    """The same with the other SDKs."""
+    await a_cut(govern, kit, reset)

@@ -279,31 +279,53 @@ async def _look_at(runtime: Runtime, passage: Passage, begun: Exchange, response
     if not passages.holds(runtime, passage):
         return
     try:
-        body: bytes = await response.content.read()
+        body, error = await _read(response.content)
         if window is None:
             answer = await passages.aafter_answer(runtime, passage, body, retried=True)
             replacement = answer.replacement
         else:
             passed = await passages.alook(window, window.feed(body))
-            replacement = passed + await passages.alook(window, window.end())
+            replacement = passed + await passages.alook(window, window.end(complete=error is None))
     except BaseException:
         response.close()
         raise
-    _put_back(response, body if replacement is None else replacement)
+    if error is not None:
+        response.close()
+    _put_back(response, body if replacement is None else replacement, error)
 
 
-def _put_back(response: Any, body: bytes) -> None:
-    """Let the caller read an answer that has been read."""
+async def _read(content: Any) -> tuple[bytes, Exception | None]:
+    """Read a body to its end; return what has come, and the error that has ended it."""
+    pieces: list[bytes] = []
+    try:
+        while piece := await content.readany():
+            pieces.append(piece)
+    except Exception as error:
+        return b"".join(pieces), error
+    return b"".join(pieces), None
+
+
+def _put_back(response: Any, body: bytes, error: Exception | None) -> None:
+    """Let the caller read an answer that has been read; its error comes where it came before."""
     from aiohttp.base_protocol import BaseProtocol
     from aiohttp.streams import StreamReader
     from multidict import CIMultiDict, CIMultiDictProxy
 
+    class Broken(StreamReader):
+        """What has come, and then the error: this is called where nothing is left, and no end."""
+
+        async def _wait(self, func_name: str) -> None:
+            del func_name
+            raise error or asyncio.IncompleteReadError(b"", None)
+
     loop = asyncio.get_running_loop()
-    reader = StreamReader(BaseProtocol(loop), len(body) + 1, loop=loop)
+    kind = StreamReader if error is None else Broken
+    reader = kind(BaseProtocol(loop), len(body) + 1, loop=loop)
     reader.feed_data(body)
-    reader.feed_eof()
+    if error is None:
+        reader.feed_eof()
     response.content = reader
-    if "content-length" in response.headers:
+    if error is None and "content-length" in response.headers:
         length = str(len(body))
         headers = CIMultiDict(response.headers)
         headers["Content-Length"] = length

@@ -262,33 +262,41 @@ def _read(raw: Any) -> tuple[bytes, Exception | None]:
     """Read a body to its end; return what has come, and the error that has ended it."""
     pieces: list[bytes] = []
     try:
-        while piece := raw.read(65536):
-            pieces.append(piece)
+        pieces.extend(raw.stream(65536))
     except Exception as error:
         return b"".join(pieces), error
     return b"".join(pieces), None
 
 
-class _Read(io.BytesIO):
-    """A body that has been read, and the error that had ended it."""
+class _Broken(_Proxy):
+    """A body that has been read until an error; the error comes where it came before."""
 
-    error: Exception | None = None
+    _self_error: Exception
 
-    def read(self, size: int | None = -1, /) -> bytes:
-        """Read on; the error comes where it came before."""
-        data = super().read(size)
-        if self.error is not None and not data and size != 0:
-            raise self.error
+    def __init__(self, wrapped: Any, error: Exception) -> None:
+        _Proxy.__init__(self, wrapped)
+        self._self_error = error
+
+    def read(self, *args: Any, **kwargs: Any) -> bytes:
+        """Read on: all of it fails."""
+        amount = args[0] if args else kwargs.get("amt")
+        data: bytes = self.__wrapped__.read(*args, **kwargs)
+        if not data or amount is None or amount < 0:
+            raise self._self_error
         return data
+
+    def stream(self, *args: Any, **kwargs: Any) -> Iterator[bytes]:
+        """Read in pieces."""
+        yield from self.__wrapped__.stream(*args, **kwargs)
+        raise self._self_error
 
 
 def _put_back(response: Any, body: bytes, error: Exception | None) -> None:
     """Let the caller read an answer that has been read."""
     from urllib3.response import HTTPResponse
 
-    read = _Read(body)
-    read.error = error
-    response.raw = HTTPResponse(read, status=response.status_code, preload_content=False)
+    raw = HTTPResponse(io.BytesIO(body), status=response.status_code, preload_content=False)
+    response.raw = raw if error is None else _Broken(raw, error)
     if error is None and "content-length" in response.headers:
         response.headers["content-length"] = str(len(body))
 
