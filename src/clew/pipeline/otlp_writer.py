@@ -193,12 +193,12 @@ def _attributes(tag: int, attributes: Mapping[str, Any]) -> bytes:
             continue
         try:
             written = _keys.get(key) or _key(key)
-            inside: bytes
             if kind is int and 0 <= value < _TWO_BYTES:
-                if value < 128:
-                    inside = written + b"\x12\x02\x18" + small[value]
+                number: int = value
+                if number < 128:
+                    inside = written + b"\x12\x02\x18" + small[number]
                 else:
-                    inside = written + b"\x12\x03\x18" + bytes((value & 127 | 128, value >> 7))
+                    inside = written + b"\x12\x03\x18" + bytes((number & 127 | 128, number >> 7))
             elif kind is float:
                 inside = written + b"\x12\x09\x21" + _double(value)
             elif kind is bool:
