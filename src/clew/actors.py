@@ -18,13 +18,19 @@ SCOPES: Final = frozenset(
         "agent:cancel",
         "agent:read",
         "capture:raise",
+        "capture:read",
         "configuration:use",
         "conversation:access",
+        "ingest",
     }
 )
 """The scopes that a service account may declare; none means that it may do nothing."""
 
-GRANTS: Final[Mapping[str, str]] = {"agent_approve": "agent:approve"}
+GRANTS: Final[Mapping[str, str]] = {
+    "agent_approve": "agent:approve",
+    "agent_read": "agent:read",
+    "capture_read": "capture:read",
+}
 """Rights that people are given, each with the action that it covers."""
 
 

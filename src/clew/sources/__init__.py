@@ -14,7 +14,9 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from clew.errors import ClewError
+from clew.store.costs import CostFilter, CostTable
 from clew.store.records import Page, RunFilter, RunPage, RunRecord, run_id_of
+from clew.store.scopes import EVERYTHING, Scope
 
 SCHEMES: Final = {
     "store": ("clew.sources.store", "StoreSource"),
@@ -58,8 +60,20 @@ class Source(Protocol):
         """Return the trace ids that begin with these hex digits, at most `limit` of them."""
         ...
 
-    def agents(self) -> tuple[str, ...]:
+    def agents(self, scope: Scope = EVERYTHING) -> tuple[str, ...]:
         """Return names of agents to offer as a filter; empty where that would be slow to tell."""
+        ...
+
+    def names(self, kind: str, scope: Scope = EVERYTHING) -> tuple[str, ...]:
+        """Return names to offer as a filter: of `model`, `tool` or `gate`."""
+        ...
+
+    def covers(self, trace_id: str, scope: Scope) -> bool:
+        """Tell whether there is a run with this id, and the scope covers it."""
+        ...
+
+    def costs(self, wanted: CostFilter) -> CostTable | None:
+        """Return what model calls cost, None where that takes reading every run."""
         ...
 
     def version(self, trace_id: str) -> str | None:
@@ -87,9 +101,28 @@ class Source(Protocol):
 class BaseSource:
     """What sources share: closed at the end of a `with` block, no agents to offer."""
 
-    def agents(self) -> tuple[str, ...]:
+    def agents(self, scope: Scope = EVERYTHING) -> tuple[str, ...]:
         """Return no names."""
         return ()
+
+    def names(self, kind: str, scope: Scope = EVERYTHING) -> tuple[str, ...]:
+        """Return no names."""
+        return ()
+
+    def covers(self, trace_id: str, scope: Scope) -> bool:
+        """Read the run to tell."""
+        try:
+            run = self.run(trace_id).summary
+        except RunNotFoundError:
+            return False
+        return scope.covers(tenant=run.tenant, agent=run.agent, actor=run.actor)
+
+    def run(self, trace_id: str) -> RunRecord:
+        """Return one run with all its spans."""
+        raise NotImplementedError
+
+    def costs(self, wanted: CostFilter) -> CostTable | None:
+        """Return None: it takes reading every run."""
 
     def version(self, trace_id: str) -> str | None:
         """Return None: it takes reading the run."""

@@ -25,6 +25,7 @@ from clew.store.records import (
     span_order,
 )
 from clew.store.rows import prepare
+from clew.store.scopes import EVERYTHING, Scope
 from clew.store.summary import RunFold
 
 
@@ -88,6 +89,7 @@ class OtlpJsonSource(BaseSource):
             each.summary
             for each in self._runs.values()
             if wanted.accepts(each.summary)
+            and (not wanted.asks_for_spans or wanted.accepts_spans(each.spans))
             and (position is None or _place(each.summary) < position)
         ]
         found.sort(key=_place, reverse=True)
@@ -105,9 +107,14 @@ class OtlpJsonSource(BaseSource):
         """Return the trace ids that begin with these hex digits."""
         return tuple(sorted(each for each in self._runs if each.startswith(prefix))[:limit])
 
-    def agents(self) -> tuple[str, ...]:
+    def agents(self, scope: Scope = EVERYTHING) -> tuple[str, ...]:
         """Return the names of the agents in the file."""
-        names = (each.summary.agent for each in self._runs.values())
+        runs = (each.summary for each in self._runs.values())
+        names = (
+            each.agent
+            for each in runs
+            if scope.covers(tenant=each.tenant, agent=each.agent, actor=each.actor)
+        )
         return tuple(sorted({each for each in names if each is not None}))
 
 

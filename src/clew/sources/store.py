@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from clew.sources import BaseSource, RunNotFoundError, path_of
+from clew.store.costs import CostFilter, CostTable
 from clew.store.paths import store_path
 from clew.store.reader import Reader
 from clew.store.records import Page, RunFilter, RunPage, RunRecord, run_id_of
+from clew.store.scopes import EVERYTHING, Scope
 
 
 class StoreSource(BaseSource):
@@ -39,9 +41,21 @@ class StoreSource(BaseSource):
         """Return the trace ids that begin with these hex digits."""
         return self._reader.find(prefix, limit)
 
-    def agents(self) -> tuple[str, ...]:
+    def agents(self, scope: Scope = EVERYTHING) -> tuple[str, ...]:
         """Return the names of the agents that have runs here."""
-        return self._reader.agents()
+        return self._reader.agents(scope)
+
+    def names(self, kind: str, scope: Scope = EVERYTHING) -> tuple[str, ...]:
+        """Return models, tools or gates of the runs here; none where not all may be read."""
+        return self._reader.names(kind) if scope.everything else ()
+
+    def covers(self, trace_id: str, scope: Scope) -> bool:
+        """Tell whether there is a run with this id, and the scope covers it."""
+        return self._reader.covers(trace_id, scope)
+
+    def costs(self, wanted: CostFilter) -> CostTable:
+        """Return what model calls cost."""
+        return self._reader.costs(wanted)
 
     def version(self, trace_id: str) -> str | None:
         """Return what the summary of a run was made from: it changes with every span."""

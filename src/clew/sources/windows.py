@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from clew.sources.http import SourceError
-from clew.store.records import Page, RunFilter, RunPage, RunSummary, cursor
+from clew.store.records import Page, QueryError, RunFilter, RunPage, RunSummary, cursor
 
 _FIRST_NS: Final = 3600 * 10**9
 _SMALLEST_NS: Final = 10**9
@@ -45,6 +45,8 @@ def page_of(search: Search, wanted: RunFilter, page: Page, range_ns: int) -> Run
     Raises:
         SourceError: the backend has too much to tell.
     """
+    if wanted.asks_for_spans:
+        raise QueryError("this source cannot search by tool, gate or outcome: the local store can")
     position = page.position()
     # A clock elsewhere may be ahead of this one.
     until = time.time_ns() + 600 * 10**9 if wanted.until_ns is None else wanted.until_ns

@@ -25,6 +25,7 @@ from clew.store import paths, payloads
 from clew.store.database import connect, explained, transaction
 from clew.store.migrations import migrate
 from clew.store.records import run_id_of
+from clew.store.rollups import ROLLUPS
 
 TOMBSTONES: Final = "tombstones.jsonl"
 HOLDS: Final = "holds.jsonl"
@@ -210,7 +211,7 @@ def _remove(
     with transaction(connection):
         if category == "all":
             connection.execute("DELETE FROM prompt_requests WHERE run_id = ?", (run_id,))
-            for table in ("spans", "span_conflicts", "runs"):
+            for table in ("spans", "span_conflicts", "runs", *ROLLUPS):
                 connection.execute(
                     f"DELETE FROM {table} WHERE trace_id = ?",  # noqa: S608 - constants
                     (trace_id,),

@@ -30,6 +30,24 @@ _RECORDS: Final = """
     )
 """
 
+_OPERATION: Final = "json_extract(attributes, '$.\"gen_ai.operation.name\"')"
+_IS_MODEL_CALL: Final = f"""
+    {_OPERATION} IN (
+        'chat', 'generate_content', 'text_completion', 'embeddings', 'rerank', 'image_generation',
+        'transcription', 'speech', 'count_tokens', 'moderation', 'ocr', 'compaction',
+        'create_cache', 'fetch_response'
+    )
+"""
+"""Which spans were calls of a model when the step that asks for them was written."""
+_MAY_COST: Final = f"""
+    {_IS_MODEL_CALL} AND json_extract(attributes, '$."clew.aggregate"') IS NOT 1
+    AND (
+        cost_status IS NOT NULL OR cost_usd IS NOT NULL OR {_OPERATION} NOT IN (
+            'count_tokens', 'moderation', 'compaction', 'create_cache', 'fetch_response'
+        )
+    )
+"""
+
 MIGRATIONS: Final = (
     Migration(
         "spans, resources, scopes and runs",
@@ -258,6 +276,107 @@ MIGRATIONS: Final = (
                 PRIMARY KEY (source, identifier)
             )
             """,
+        ),
+    ),
+    Migration(
+        "search of runs, and costs",
+        (
+            "ALTER TABLE runs ADD COLUMN actor TEXT",
+            """
+            UPDATE runs SET actor = (
+                SELECT json_extract(attributes, '$."clew.actor"') FROM spans
+                WHERE spans.trace_id = runs.trace_id AND type IN ('run', 'event')
+                    AND json_extract(attributes, '$."clew.actor"') IS NOT NULL
+                ORDER BY spans.id LIMIT 1
+            )
+            """,
+            "CREATE INDEX runs_by_tenant ON runs (tenant, start_ns, trace_id)",
+            "CREATE INDEX runs_agents ON runs (tenant, agent)",
+            "CREATE INDEX runs_by_actor ON runs (actor, start_ns, trace_id)",
+            # Wide, so that a filter is answered from the index before a row is read.
+            """
+            CREATE INDEX runs_listed ON runs (
+                start_ns, trace_id, is_run, cost_usd, status, agent, tenant, actor, denials, errors
+            )
+            """,
+            """
+            CREATE TABLE run_facets (
+                kind TEXT NOT NULL,
+                value TEXT NOT NULL,
+                start_ns INTEGER NOT NULL,
+                trace_id BLOB NOT NULL,
+                PRIMARY KEY (kind, value, start_ns, trace_id)
+            ) WITHOUT ROWID
+            """,
+            "CREATE INDEX run_facets_run ON run_facets (trace_id)",
+            """
+            CREATE TABLE run_agents (
+                trace_id BLOB NOT NULL,
+                agent_id TEXT NOT NULL,
+                agent TEXT NOT NULL,
+                PRIMARY KEY (trace_id, agent_id)
+            ) WITHOUT ROWID
+            """,
+            """
+            CREATE TABLE run_costs (
+                day INTEGER NOT NULL,
+                trace_id BLOB NOT NULL,
+                agent_id TEXT NOT NULL,
+                model TEXT NOT NULL,
+                calls INTEGER NOT NULL,
+                unpriced INTEGER NOT NULL,
+                unknown INTEGER NOT NULL,
+                partial INTEGER NOT NULL,
+                input_tokens INTEGER,
+                output_tokens INTEGER,
+                cost_usd REAL,
+                PRIMARY KEY (day, trace_id, agent_id, model)
+            ) WITHOUT ROWID
+            """,
+            "CREATE INDEX run_costs_run ON run_costs (trace_id)",
+            f"""
+            INSERT OR IGNORE INTO run_facets
+            SELECT 'model', substr(spans.model, 1, 256), runs.start_ns, runs.trace_id
+            FROM spans JOIN runs ON runs.trace_id = spans.trace_id
+            WHERE spans.model IS NOT NULL AND {_IS_MODEL_CALL}
+            """,  # noqa: S608 - our own words
+            """
+            INSERT OR IGNORE INTO run_facets
+            SELECT 'tool', substr(tool, 1, 256), runs.start_ns, runs.trace_id
+            FROM spans JOIN runs ON runs.trace_id = spans.trace_id
+            WHERE type = 'tool' AND tool IS NOT NULL
+            """,
+            """
+            INSERT OR IGNORE INTO run_facets
+            SELECT kind, substr(value, 1, 256), start_ns, trace_id FROM (
+                SELECT 'gate' AS kind, gate AS value, runs.start_ns, runs.trace_id
+                FROM spans JOIN runs ON runs.trace_id = spans.trace_id WHERE type = 'decision'
+                UNION
+                SELECT 'outcome', outcome, runs.start_ns, runs.trace_id
+                FROM spans JOIN runs ON runs.trace_id = spans.trace_id WHERE type = 'decision'
+                UNION
+                SELECT 'decision', outcome || ' ' || gate, runs.start_ns, runs.trace_id
+                FROM spans JOIN runs ON runs.trace_id = spans.trace_id WHERE type = 'decision'
+            ) WHERE value IS NOT NULL
+            """,
+            """
+            INSERT OR IGNORE INTO run_agents
+            SELECT trace_id, agent_id, agent FROM spans
+            WHERE type IN ('run', 'agent', 'event')
+                AND agent_id IS NOT NULL AND agent IS NOT NULL
+            """,
+            f"""
+            INSERT OR IGNORE INTO run_costs
+            SELECT start_ns / 86400000000000, trace_id, coalesce(agent_id, ''),
+                coalesce(model, ''), count(*),
+                sum(cost_usd IS NULL AND cost_status IS 'unpriced'),
+                sum(cost_usd IS NULL AND cost_status IS NOT 'unpriced'),
+                sum(cost_usd IS NOT NULL AND cost_status IS 'partial'),
+                sum(input_tokens), sum(output_tokens), sum(cost_usd)
+            FROM spans
+            WHERE {_MAY_COST}
+            GROUP BY 1, 2, 3, 4
+            """,  # noqa: S608
         ),
     ),
 )

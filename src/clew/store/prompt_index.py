@@ -314,16 +314,7 @@ def _row(values: Sequence[Any]) -> PromptRow:
 
 def _conditions(wanted: PromptFilter, scope: Scope) -> tuple[list[str], list[Any]]:
     """Return the conditions of a question; what the scope says is always among them."""
-    where: list[str] = []
-    values: list[Any] = []
-    narrowed = False
-    for column in ("tenant", "agent", "actor"):
-        value = getattr(scope, column)
-        if value is not None:
-            narrowed = True
-            where.append(f"{column} = ?")
-            values.append(value)
-    where.append("1" if scope.everything or narrowed else "0")
+    where, values = scope.conditions()
     if wanted.message_id is not None:
         return [*where, "message_id = ?", "message_id != ''"], [*values, wanted.message_id]
     for column, value in (

@@ -14,8 +14,11 @@ from msgspec import Struct
 
 from clew.errors import ClewError
 from clew.prompts.blocks import Block
+from clew.store import scopes
 from clew.store.records import QueryError
 
+Scope = scopes.Scope
+EVERYTHING: Final = scopes.EVERYTHING
 VERSION: Final = 1
 STATUSES: Final = ("ok", "error")
 SHORT: Final = 8
@@ -28,24 +31,6 @@ class RecordNotFoundError(ClewError, LookupError):
 
 class AmbiguousRecordError(ClewError, LookupError):
     """More than one record begins with these digits."""
-
-
-class Scope(Struct, frozen=True, kw_only=True):
-    """Whose records may be read. A scope that names nobody covers nothing; see `EVERYTHING`.
-
-    What is given narrows: `Scope(tenant="acme", agent="triage")` covers that agent of that tenant.
-    """
-
-    tenant: str | None = None
-    agent: str | None = None
-    actor: str | None = None
-    """Keyed digest of the actor that the run acts for, as in `clew.actor`."""
-    everything: bool = False
-    """Every record, of whomever."""
-
-
-EVERYTHING: Final = Scope(everything=True)
-"""The scope of an administrator, and of who can read the files anyway."""
 
 
 class RecordedBlock(Block, frozen=True, kw_only=True):

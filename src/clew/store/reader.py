@@ -13,6 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from clew.errors import StoreError
+from clew.store import search
+from clew.store.costs import CostFilter, CostTable, cost_table
 from clew.store.database import connect, explained
 from clew.store.migrations import pending
 from clew.store.records import (
@@ -27,11 +29,14 @@ from clew.store.records import (
     span_order,
 )
 from clew.store.rows import SELECT, from_row
+from clew.store.scopes import EVERYTHING
+from clew.store.scopes import Scope as ReadScope
 from clew.store.summary import RunFold
 
 _FOLD: Final = msgspec.json.Decoder(RunFold)
 _SPAN: Final = msgspec.json.Decoder(SpanRecord)
 _RESOURCE: Final = msgspec.json.Decoder(Resource)
+_MOST_NAMES: Final = 200
 _SCOPE: Final = msgspec.json.Decoder(Scope)
 
 
@@ -73,19 +78,24 @@ class Reader:
 
     def runs(self, wanted: RunFilter, page: Page) -> RunPage:
         """Return one page of runs, newest first."""
-        where, values = _conditions(wanted)
-        position = page.position()
-        if position is not None:
-            where.append("(start_ns, trace_id) < (?, ?)")
-            values += [position[0], bytes.fromhex(position[1])]
-        sql = (
-            f"SELECT fold FROM runs WHERE {' AND '.join(where) or '1'} "  # noqa: S608 - our own words
-            "ORDER BY start_ns DESC, trace_id DESC LIMIT ?"
-        )
         with self._connection() as connection:
-            rows = connection.execute(sql, (*values, page.limit + 1)).fetchall()
+            sql, values = search.question(connection, wanted, page)
+            rows = connection.execute(sql, values).fetchall()
             found = tuple(_FOLD.decode(row[0]).summary() for row in rows[: page.limit])
         return RunPage(runs=found, next=cursor(found[-1]) if len(rows) > page.limit else None)
+
+    def covers(self, trace_id: str, scope: ReadScope) -> bool:
+        """Tell whether there is a run with this id that the scope covers."""
+        where, values = scope.conditions()
+        sql = f"SELECT 1 FROM runs WHERE trace_id = ? AND {' AND '.join(where)}"  # noqa: S608
+        with self._connection() as connection:
+            found = connection.execute(sql, (bytes.fromhex(trace_id), *values)).fetchone()
+        return found is not None
+
+    def costs(self, wanted: CostFilter) -> CostTable:
+        """Return what model calls cost, by day, agent and model."""
+        with self._connection() as connection:
+            return cost_table(connection, wanted)
 
     def run(self, trace_id: str) -> RunRecord | None:
         """Return a run with all its spans, None if there is none with this id."""
@@ -133,20 +143,38 @@ class Reader:
             ).fetchall()
         return tuple(row[0].hex() for row in rows)
 
-    def agents(self) -> tuple[str, ...]:
+    def agents(self, scope: ReadScope = EVERYTHING) -> tuple[str, ...]:
         """Return the names of the agents that have runs here, at most 200."""
-        # A plain DISTINCT would walk the index of every run; this jumps from name to name.
-        sql = """
-            WITH RECURSIVE names (name) AS (
-                SELECT min(agent) FROM runs
-                UNION ALL
-                SELECT (SELECT min(agent) FROM runs WHERE agent > name) FROM names
-                WHERE name IS NOT NULL
-            )
-            SELECT name FROM names WHERE name IS NOT NULL LIMIT 200
+        where, values = scope.conditions()
+        condition = " AND ".join(where)
+        if scope.actor is not None:
+            sql = f"SELECT DISTINCT agent FROM runs WHERE {condition} LIMIT {_MOST_NAMES}"  # noqa: S608
+            with self._connection() as connection:
+                rows = connection.execute(sql, values).fetchall()
+            return tuple(sorted(row[0] for row in rows if row[0] is not None))
+        return self._jump("runs", "agent", condition, values)
+
+    def names(self, kind: str) -> tuple[str, ...]:
+        """Return names that runs can be searched by, at most 200: of `model`, `tool` or `gate`."""
+        return self._jump("run_facets", "value", "kind = ?", [kind])
+
+    def _jump(self, table: str, column: str, condition: str, values: list[Any]) -> tuple[str, ...]:
+        """Return distinct values in their order.
+
+        A plain DISTINCT would walk the index of every run; this jumps from name to name.
         """
+        least = f"SELECT min({column}) FROM {table} WHERE {condition}"  # noqa: S608 - our own words
+        sql = f"""
+            WITH RECURSIVE names (name) AS (
+                {least}
+                UNION ALL
+                SELECT ({least} AND {column} > name) FROM names WHERE name IS NOT NULL
+            )
+            SELECT name FROM names WHERE name IS NOT NULL LIMIT {_MOST_NAMES}
+        """  # noqa: S608
         with self._connection() as connection:
-            return tuple(row[0] for row in connection.execute(sql).fetchall())
+            rows = connection.execute(sql, (*values, *values)).fetchall()
+        return tuple(row[0] for row in rows)
 
     @contextmanager
     def _connection(self) -> Generator[sqlite3.Connection]:
@@ -181,25 +209,3 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
             f"the store {path} was written by an older Clew: "
             "start `clew serve` once, it brings the file up to date"
         )
-
-
-def _conditions(wanted: RunFilter) -> tuple[list[str], list[Any]]:
-    where: list[str] = []
-    values: list[Any] = []
-    for column, test, value in (
-        ("agent", "=", wanted.agent),
-        ("status", "=", wanted.status),
-        ("start_ns", ">=", wanted.since_ns),
-        ("start_ns", "<", wanted.until_ns),
-    ):
-        if value is not None:
-            where.append(f"{column} {test} ?")
-            values.append(value)
-    if wanted.denied:
-        where.append("denials > 0")
-    if wanted.failed:
-        where.append("errors > 0")
-    if not wanted.everything:
-        # The plus keeps SQLite from walking all runs by time where a narrower index exists.
-        where.append("+is_run = 1" if where else "is_run = 1")
-    return where, values

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, cast
 
 from msgspec import Struct
 
 from clew import semconv
 from clew.errors import ClewError
+from clew.store.scopes import EVERYTHING, NOTHING
+from clew.store.scopes import Scope as ReadScope
 
 SpanType = Literal["run", "agent", "round", "call", "tool", "decision", "event", "foreign"]
 """`run` is the outermost span of a segment, `agent` an agent inside it, `event` a zero-length mark
@@ -167,6 +169,8 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     models: tuple[str, ...] = ()
     conversation_id: str | None = None
     tenant: str | None = None
+    actor: str | None = None
+    """Keyed digest of the actor that the run acts for."""
     configuration: str | None = None
     trigger: str | None = None
     parent_run_id: str | None = None
@@ -201,31 +205,88 @@ class RunFilter(Struct, frozen=True, kw_only=True):
 
     agent: str | None = None
     status: str | None = None
+    model: str | None = None
+    """A model that answered, or was asked where the answer names none."""
+    tool: str | None = None
+    """A tool that was called."""
+    gate: str | None = None
+    """A gate that decided something; with `outcome` it is the same decision that has both."""
+    outcome: str | None = None
+    """One of `semconv.OUTCOMES`: what a gate decided."""
     since_ns: int | None = None
     until_ns: int | None = None
+    cost_from: float | None = None
+    """Only runs whose known cost is at least this, in US dollars."""
+    cost_to: float | None = None
+    """Only runs whose known cost is at most this."""
     denied: bool = False
     """Only runs with a denial."""
     failed: bool = False
     """Only runs with an error status on any span."""
     everything: bool = False
     """Traces without any span of Clew too."""
+    scope: ReadScope = EVERYTHING
+    """Whose runs may be read."""
+    waiting_of: ReadScope = NOTHING
+    """Whose runs are listed, beside those, while they wait for an approval."""
 
     def __post_init__(self) -> None:
         if self.status is not None and self.status not in semconv.RUN_STATUSES:
             known = ", ".join(semconv.RUN_STATUSES)
             raise QueryError(f"status must be one of {known}, not {self.status!r}")
+        if self.outcome is not None and self.outcome not in semconv.DECISION_OUTCOMES:
+            known = ", ".join(semconv.DECISION_OUTCOMES)
+            raise QueryError(f"outcome must be one of {known}, not {self.outcome!r}")
+        bounds = [each for each in (self.cost_from, self.cost_to) if each is not None]
+        if any(not 0 <= each < math.inf for each in bounds):
+            raise QueryError("a cost must be a finite number that is not below 0")
+        if bounds != sorted(bounds):
+            raise QueryError("the lowest cost is above the highest one")
+        times = [each for each in (self.since_ns, self.until_ns) if each is not None]
+        if len(times) == 2 and times[0] >= times[1]:
+            raise QueryError("the time from which runs are listed must be before its end")
+
+    @property
+    def asks_for_spans(self) -> bool:
+        """True where a summary alone does not tell whether a run belongs to the list."""
+        return any((self.tool, self.gate, self.outcome))
 
     def accepts(self, run: RunSummary) -> bool:
-        """Say whether `run` belongs to the list (for sources that filter in memory)."""
+        """Say whether `run` belongs to the list (for sources that filter in memory).
+
+        What only its spans tell (tool, gate and outcome) is said by `accepts_spans`.
+        """
+        covered = self.scope.covers(tenant=run.tenant, agent=run.agent, actor=run.actor) or (
+            run.status == "waiting_for_approval"
+            and self.waiting_of.covers(tenant=run.tenant, agent=run.agent, actor=run.actor)
+        )
+        cost = run.cost_usd
         return (
-            (self.agent is None or run.agent == self.agent)
+            covered
+            and (self.agent is None or run.agent == self.agent)
             and (self.status is None or run.status == self.status)
+            and (self.model is None or self.model in run.models)
             and (self.since_ns is None or run.start_ns >= self.since_ns)
             and (self.until_ns is None or run.start_ns < self.until_ns)
+            and (self.cost_from is None or (cost is not None and cost >= self.cost_from))
+            and (self.cost_to is None or (cost is not None and cost <= self.cost_to))
             and (not self.denied or bool(run.denials))
             and (not self.failed or bool(run.errors))
             and (self.everything or run.is_run)
         )
+
+    def accepts_spans(self, spans: Iterable[SpanRecord]) -> bool:
+        """Say whether the spans of a run have the tool and the decision that are asked for."""
+        tool, decided = self.tool is None, self.gate is None and self.outcome is None
+        for span in spans:
+            found = span.attributes
+            tool = tool or (span.type == "tool" and text(found, semconv.TOOL_NAME) == self.tool)
+            decided = decided or (
+                span.type == "decision"
+                and (self.gate is None or text(found, semconv.DECISION_GATE) == self.gate)
+                and (self.outcome is None or text(found, semconv.DECISION_OUTCOME) == self.outcome)
+            )
+        return tool and decided
 
 
 class Page(Struct, frozen=True, kw_only=True):

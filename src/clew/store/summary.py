@@ -32,12 +32,15 @@ _STATED: Final = {
 _ABOUT: Final = {
     "conversation_id": semconv.CONVERSATION_ID,
     "tenant": semconv.TENANT,
+    "actor": semconv.ACTOR,
     "configuration": semconv.CONFIGURATION,
     "trigger": semconv.TRIGGER,
     "parent_run_id": semconv.RUN_PARENT_ID,
     "capture_level": semconv.CAPTURE_LEVEL,
 }
-_MODEL_OPERATIONS: Final = frozenset(semconv.OPERATIONS) - {
+_OWNING: Final = frozenset({"tenant", "actor"})
+"""Whose a run is, as the first span says: no later one can give it to somebody else."""
+MODEL_OPERATIONS: Final = frozenset(semconv.OPERATIONS) - {
     "invoke_agent",
     "invoke_workflow",
     "create_agent",
@@ -110,7 +113,7 @@ class RunFold(Struct, kw_only=True):
                 self._count("denials", attributes.get(semconv.DECISION_OUTCOME) == "deny")
             case _:
                 pass
-        if attributes.get(semconv.OPERATION) in _MODEL_OPERATIONS:
+        if is_model_call(span):
             self._add_model_call(span)
         if self.service is None or span.type in {"run", "event"}:
             self.service = span.resource.service or self.service
@@ -186,7 +189,7 @@ class RunFold(Struct, kw_only=True):
         self.agent = text(found, semconv.AGENT_NAME) or self.agent
         for name, key in _ABOUT.items():
             value = text(found, key)
-            if value is not None:
+            if value is not None and (name not in _OWNING or name not in self.about):
                 self.about[name] = value
 
     def _add_model_call(self, span: SpanRecord) -> None:
@@ -215,6 +218,11 @@ class RunFold(Struct, kw_only=True):
     def _count(self, name: str, counts: bool = True) -> None:
         if counts:
             self.counts[name] = self.counts.get(name, 0) + 1
+
+
+def is_model_call(span: SpanRecord) -> bool:
+    """Tell whether a span is a call of a model, ours or another library's."""
+    return span.attributes.get(semconv.OPERATION) in MODEL_OPERATIONS
 
 
 def fold(spans: Iterable[SpanRecord], trace_id: str) -> RunSummary:

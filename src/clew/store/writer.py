@@ -26,6 +26,7 @@ from clew.store import paths
 from clew.store.database import connect, explain, transaction
 from clew.store.migrations import migrate
 from clew.store.records import Resource, Scope, SpanRecord
+from clew.store.rollups import Rollups
 from clew.store.rows import INSERT, Prepared, prepare, to_row
 from clew.store.summary import RunFold
 
@@ -35,12 +36,13 @@ _KEYS_AT_ONCE: Final = 500
 _FOLD: Final = msgspec.json.Decoder(RunFold)
 _UPSERT_RUN: Final = """
     INSERT INTO runs (trace_id, is_run, start_ns, end_ns, agent, service, status, tenant,
-        conversation_id, denials, errors, input_tokens, output_tokens, cost_usd, fold)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        actor, conversation_id, denials, errors, input_tokens, output_tokens, cost_usd, fold)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (trace_id) DO UPDATE SET
         is_run = excluded.is_run, start_ns = excluded.start_ns, end_ns = excluded.end_ns,
         agent = excluded.agent, service = excluded.service, status = excluded.status,
-        tenant = excluded.tenant, conversation_id = excluded.conversation_id,
+        tenant = coalesce(tenant, excluded.tenant), actor = coalesce(actor, excluded.actor),
+        conversation_id = excluded.conversation_id,
         denials = excluded.denials, errors = excluded.errors,
         input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,
         cost_usd = excluded.cost_usd, fold = excluded.fold
@@ -239,18 +241,22 @@ class Writer:
         conflicts: dict[str, int],
     ) -> None:
         rows: list[tuple[Any, ...]] = []
+        rollups = Rollups(self._connection)
         for trace_id in {*news, *duplicates, *conflicts}:
             key = bytes.fromhex(trace_id)
             stored = self._connection.execute(
                 "SELECT fold FROM runs WHERE trace_id = ?", (key,)
             ).fetchone()
             fold = _FOLD.decode(stored[0]) if stored else RunFold(trace_id=trace_id)
+            before_ns = fold.start_ns
             for span in news.get(trace_id, ()):
                 fold.add(span)
+            rollups.add(key, news.get(trace_id, ()), before_ns, fold.start_ns or 0)
             fold.duplicates += duplicates.get(trace_id, 0)
             fold.conflicts += conflicts.get(trace_id, 0)
             rows.append(_run_row(key, fold))
         self._connection.executemany(_UPSERT_RUN, rows)
+        rollups.write()
 
     def _resource_id(self, resource: Resource) -> int:
         return self._id("resources", "service", resource.service, msgspec.json.encode(resource))
@@ -285,6 +291,7 @@ def _run_row(key: bytes, fold: RunFold) -> tuple[Any, ...]:
         run.service,
         run.status,
         run.tenant,
+        run.actor,
         run.conversation_id,
         run.denials,
         run.errors,

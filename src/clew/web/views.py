@@ -23,6 +23,7 @@ from clew import semconv
 from clew.errors import ClewError
 from clew.sources import RunNotFoundError, forms, wording
 from clew.store.records import QueryError
+from clew.web.access import ForbiddenError, UnreadableError
 
 View = Callable[[Request], Response]
 """Answers one request, in the form that was asked for."""
@@ -67,18 +68,24 @@ def environment(**shown: Any) -> Environment:
 
 
 class Views:
-    """Renders pages and turns errors into answers."""
+    """Renders pages and turns errors into answers.
 
-    def __init__(self, env: Environment) -> None:
+    Args:
+        env: the templates.
+        check: asked before every view; raises where this reader has nothing to see there.
+    """
+
+    def __init__(self, env: Environment, *, check: Callable[[Request], None] | None = None) -> None:
         self._env = env
+        self._check = check
 
-    def page(self, name: str, /, *, headers: Mapping[str, str] | None = None, **values: Any
-             ) -> Response:  # fmt: skip
+    def page(self, name: str, /, *, code: int = 200, headers: Mapping[str, str] | None = None,
+             **values: Any) -> Response:  # fmt: skip
         """Return a rendered template."""
         text = self._env.get_template(name).render(values)
         # What was captured may hold half of a surrogate pair, which no page can.
         body = text.encode("utf-8", "replace")
-        return HTMLResponse(body, headers={**_VARIES, **(headers or {})})
+        return HTMLResponse(body, code, headers={**_VARIES, **(headers or {})})
 
     def routes(self, *pages: tuple[str, View]) -> list[Route]:
         """Return routes that answer GET with these views."""
@@ -90,6 +97,8 @@ class Views:
         # A plain function: starlette runs it on a worker thread, where reading may block.
         def endpoint(request: Request) -> Response:
             try:
+                if self._check is not None:
+                    self._check(request)
                 return view(request)
             except ClewError as error:
                 return self.failure(request, error)
@@ -102,13 +111,24 @@ class Views:
     def failure(self, request: Request, error: Exception) -> Response:
         """Answer an error in the form that was asked for, without any of its details."""
         status, message = _explain(error)
+        return self.refusal(request, status, message)
+
+    def refusal(
+        self,
+        request: Request,
+        status: int,
+        message: str,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """Answer with a status and a sentence, in the form that was asked for."""
         if wants_json(request):
-            return json_response({"error": {"status": status, "message": message}}, status)
+            form = {"error": {"status": status, "message": message}}
+            return json_response(form, status, headers=headers)
         phrase = HTTPStatus(status).phrase
         page = self._env.get_template("error.html").render(
             status=status, phrase=phrase, message=message, twin=None
         )
-        return HTMLResponse(page, status, headers=_VARIES)
+        return HTMLResponse(page, status, headers={**_VARIES, **(headers or {})})
 
 
 def wants_json(request: Request) -> bool:
@@ -150,6 +170,10 @@ def _explain(error: Exception) -> tuple[int, str]:
             return 404, str(error)
         case AmbiguousError():
             return 409, str(error)
+        case UnreadableError():
+            return 404, str(error)
+        case ForbiddenError():
+            return 403, str(error)
         case QueryError():
             return 400, str(error)
         case ClewError():
