@@ -781,3 +781,29 @@ def test_a_budget_file_that_is_missing(clew: Clew, tmp_path: Path) -> None:
     """Is said."""
     code, _, err = clew("budget", str(tmp_path / "none.yaml"))
     assert (1, True) == (code, "cannot be read: No such file or directory" in err)
+
+
+def test_the_server_sweeps_whether_or_not_anything_is_recorded(
+    clew: Clew, data_dir: Path, tmp_path: Path
+) -> None:
+    """At start, with recording off; it stops with the server."""
+    now = time.time_ns()
+    old, young = row(1, start_ns=now - 90 * DAY), row(2, start_ns=now)
+    save(data_dir, (old, record(old)), (young, record(young)))
+    log = tmp_path / "log"
+    with log.open("wb") as out:
+        server = subprocess.Popen(
+            [sys.executable, "-c", "from clew.cli import main; main()", "serve", "--port", "0"],
+            stdout=out,
+            stderr=out,
+        )
+        try:
+            for _ in range(300):
+                if len(list(data_dir.glob("prompts/*/*.json"))) == 1:
+                    break
+                time.sleep(0.05)
+        finally:
+            server.terminate()
+            assert 0 == server.wait(20), log.read_text()
+    listed = json.loads(clew("list", "--json")[1])["requests"]
+    assert [digits(2)] == [each["request_id"] for each in listed]

@@ -12,7 +12,12 @@ import typer
 
 from clew.cli.output import print_json, say
 from clew.errors import ClewError, MissingExtraError
+from clew.recording.sweeper import Sweeper, retention_of
+from clew.settings import Settings
 from clew.store.paths import store_path
+from clew.store.retention import Retention
+
+_PATIENCE_S = 5.0
 
 
 def serve(
@@ -49,6 +54,16 @@ def serve(
         say(f"viewer and OTLP/HTTP receiver at {server.address}, store {path}; Ctrl-C stops")
         if host not in {"127.0.0.1", "localhost", "::1"}:
             say(f"warning: whoever reaches {host} can read every run; there is no log-in")
-        while not stop.wait(0.5):
-            if not server.alive:
-                raise ClewError("the server has ended by itself; its log says why")
+        sweeper = Sweeper(path.parent, lambda: _retention(path.parent))
+        sweeper.start()
+        try:
+            while not stop.wait(0.5):
+                if not server.alive:
+                    raise ClewError("the server has ended by itself; its log says why")
+        finally:
+            sweeper.stop(_PATIENCE_S)
+
+
+def _retention(folder: Path) -> Retention:
+    """Return how long recorded calls are kept, as the environment and the switch say now."""
+    return retention_of(Settings.from_environment(data_dir=folder))
