@@ -40,6 +40,7 @@ class View:
         self._quiet = quiet
         self._console: Any = None
         self._status: Any = None
+        self._heard = False
         if is_terminal() and not quiet:
             from rich.console import Console
 
@@ -49,7 +50,19 @@ class View:
         """Return a trace whose steps are shown."""
         from clew.loop import Trace
 
-        return Trace(None if self._quiet else self.step)
+        if self._quiet:
+            return Trace()
+        return Trace(self.step, on_text=self.hear)
+
+    def hear(self, number: int, text: str) -> None:  # noqa: ARG002 - what a listener is given
+        """Show a piece of a streamed answer, on a terminal."""
+        if self._console is None:
+            return
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+        self._console.out(clean_piece(text), end="", style="italic", highlight=False)
+        self._heard = True
 
     def step(self, step: Step) -> None:
         """Show a step."""
@@ -74,6 +87,9 @@ class View:
         """Show that the model is asked, on a terminal."""
         if self._console is None:
             return
+        if self._heard:
+            self._console.print()
+            self._heard = False
         if self._status is not None:
             self._status.stop()
             self._status = None
@@ -109,6 +125,11 @@ class View:
         if result.text:
             print()
             print("\n".join(clean(line) for line in result.text.splitlines()), flush=True)
+
+
+def clean_piece(text: str) -> str:
+    """Return a piece of text for a terminal; its line breaks stay."""
+    return "\n".join(clean(line) for line in text.split("\n"))
 
 
 def number(count: int | None) -> str:

@@ -17,8 +17,8 @@ from clew.loop.assembly import Assembly, Augmentation
 from clew.loop.calls import Execution
 from clew.loop.fence import Fence, FenceRefusedError, SqliteFence, Write
 from clew.loop.loop import Loop, RunOptions
+from clew.loop.plan import LoopLimits
 from clew.loop.result import DryRun, InputWanted, LoopResult, Waiting
-from clew.loop.session import LoopLimits
 from clew.loop.state import StateError
 from clew.loop.tools import Tool, ToolOutput
 from clew.loop.trace import Step, StepNotSavedError, Trace

@@ -9,10 +9,10 @@ from clew.exchange import Target
 from clew.governing import Result
 from clew.loop import ops
 from clew.loop.chain import choices_of
-from clew.loop.ops import NOTHING, Op, Walk
+from clew.loop.ops import NOTHING, Ended, Op, Walk
 from clew.loop.recording import plain, read_wire
 from clew.loop.result import DryRun
-from clew.loop.session import Ended, Session
+from clew.loop.session import Session
 from clew.pipeline import runtime as _runtime
 from clew.proposals import here, of_request
 from clew.providers.base import ChatRequest, Provider
@@ -32,10 +32,11 @@ class Verdicts(NamedTuple):
 class AskGates(Op):
     """Ask the gates about a request that is not sent; nothing is recorded."""
 
-    def __init__(self, provider: Provider, request: ChatRequest) -> None:
+    def __init__(self, provider: Provider, request: ChatRequest, *, stream: bool) -> None:
         self._provider = provider
         self._request = request
-        self._body = provider.wire_body(request)
+        self._stream = stream
+        self._body = provider.wire_body(request, stream=stream)
 
     def do(self) -> Verdicts:
         """Return what they would say."""
@@ -63,7 +64,7 @@ class AskGates(Op):
         runtime, provider = _runtime.get(), self._provider
         if runtime is None or not isinstance(provider, HttpProvider):
             return None
-        url = httpx.URL(provider.base_url + provider.path(self._request, stream=False))
+        url = httpx.URL(provider.base_url + provider.path(self._request, stream=self._stream))
         path = url.raw_path.decode("ascii", "replace").partition("?")[0]
         return exchange.target_of(runtime, "POST", url.scheme, url.host, url.port, path)
 
@@ -96,7 +97,7 @@ def walk(session: Session, dropped: tuple[str, ...]) -> Walk[DryRun]:
     sent = plain(request.messages)
     if reason is None:
         by, asked = choices_of(session.plan.provider, request)[0]
-        verdicts: Verdicts = yield AskGates(by, asked)
+        verdicts: Verdicts = yield AskGates(by, asked, stream=session.plan.stream)
         gate, code = verdicts.stopped_by, verdicts.code
         if gate is None:
             wire = verdicts.body

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -22,28 +22,26 @@ from clew.levels import LevelName
 from clew.loop import dry, ops
 from clew.loop.assembly import Assembly, Augmentation, assemble
 from clew.loop.calls import Execution
+from clew.loop.ending import Begun, result_of
 from clew.loop.fence import Fence
+from clew.loop.plan import LoopLimits, Plan
 from clew.loop.recording import Recorder
 from clew.loop.result import DryRun, LoopResult
-from clew.loop.session import LoopLimits, Plan, Session
+from clew.loop.session import Session
 from clew.loop.state import State, StateError
-from clew.loop.tools import Tool, declared, problems
+from clew.loop.tools import Tool
 from clew.loop.trace import Trace
 from clew.loop.window import Window
 from clew.prompts.configuration import Configuration
 from clew.prompts.repository import Repository
 from clew.providers.base import CAPTURE_RAW, Message, Provider
 from clew.providers.errors import ProviderError
-from clew.runs import Run
 from clew.tools import REGISTERED
 from clew.typing import Gate
 
 Question = str | Message | Sequence[Message]
 DRY: Final = "dry_run"
 _NOTHING: Final = Augmentation()
-_FAILED: Final = frozenset({"budget_exhausted", "policy_denied", "provider_failed"})
-_CANCELLED: Final = frozenset({"cancelled", "approval_denied"})
-_TRUNCATED: Final = frozenset({"max_rounds", "context_truncated"})
 _OPTIONS: Final = frozenset(
     {"tool_choice", "max_tokens", "temperature", "top_p", "stop", "seed", "extra", "timeout"}
 )
@@ -60,14 +58,6 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     trigger: str | None = None
     message_id: str | None = None
     capture: LevelName | None = None
-
-
-class _Begun(NamedTuple):
-    """A run that is about to begin."""
-
-    run: Run
-    session: Session
-    dropped: tuple[str, ...]
 
 
 class Loop:
@@ -89,6 +79,7 @@ class Loop:
             from several threads at once. What it raises refuses the call.
         stop_when_denied: whether a run ends with `approval_denied` when an approval was denied;
             otherwise the model is told, and goes on.
+        stream: whether answers are streamed; `Trace` hears the text as it comes.
         options: of every request: `temperature`, `top_p`, `stop`, `seed`, `extra`, `timeout`,
             `max_tokens`, `tool_choice`.
 
@@ -112,6 +103,7 @@ class Loop:
         fence: Fence | None = None,
         before_tool: Callable[[Execution], object] | None = None,
         stop_when_denied: bool = False,
+        stream: bool = False,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self._plan = Plan(
@@ -123,6 +115,7 @@ class Loop:
             fence=fence,
             before_tool=before_tool,
             stop_when_denied=stop_when_denied,
+            stream=stream,
             options=_options(options),
         )
         self._repository = repository
@@ -165,8 +158,8 @@ class Loop:
             with begun.run:
                 ops.drive(begun.session.walk())
         except (PolicyDenied, ApprovalRequired, ProviderError) as error:
-            return _result(begun, error)
-        return _result(begun)
+            return result_of(begun, error)
+        return result_of(begun)
 
     async def arun(
         self,
@@ -186,8 +179,8 @@ class Loop:
             async with begun.run:
                 await ops.adrive(begun.session.walk())
         except (PolicyDenied, ApprovalRequired, ProviderError) as error:
-            return _result(begun, error)
-        return _result(begun)
+            return result_of(begun, error)
+        return result_of(begun)
 
     def resume(
         self,
@@ -225,8 +218,8 @@ class Loop:
             with begun.run:
                 ops.drive(begun.session.walk())
         except (PolicyDenied, ApprovalRequired, ProviderError) as error:
-            return _result(begun, error)
-        return _result(begun)
+            return result_of(begun, error)
+        return result_of(begun)
 
     async def aresume(
         self,
@@ -246,8 +239,8 @@ class Loop:
             async with begun.run:
                 await ops.adrive(begun.session.walk())
         except (PolicyDenied, ApprovalRequired, ProviderError) as error:
-            return _result(begun, error)
-        return _result(begun)
+            return result_of(begun, error)
+        return result_of(begun)
 
     def dry_run(
         self,
@@ -301,7 +294,7 @@ class Loop:
         capture_raw: bool = False,
         cancelled: Callable[[], bool] | None = None,
         kind: str | None = None,
-    ) -> _Begun:
+    ) -> Begun:
         assembly = self.assemble(question, augmentation)
         run = runs.run(
             self._agent,
@@ -328,7 +321,7 @@ class Loop:
             cancelled=cancelled,
             options={CAPTURE_RAW: True} if capture_raw is True else {},
         )
-        return _Begun(run, session, assembly.dropped)
+        return Begun(run, session, assembly.dropped)
 
     def _resume(
         self,
@@ -340,11 +333,11 @@ class Loop:
         submitted_by: str | None,
         trace: Trace | None,
         cancelled: Callable[[], bool] | None,
-    ) -> _Begun:
+    ) -> Begun:
         state = State.decode(data)
         if state.configuration != self._plan.configuration.identifier:
             raise StateError("other_configuration")
-        given = self._given(state, inputs, digest)
+        given = state.accept(self._plan.schemas, inputs, digest)
         run = runs.resume(
             state.reference,
             actor=actor,
@@ -365,39 +358,7 @@ class Loop:
             submitted_by=submitted_by,
         )
         session.inputs |= given
-        return _Begun(run, session, ())
-
-    def _given(
-        self,
-        state: State,
-        inputs: Mapping[str, Mapping[str, Any]] | None,
-        digest: str | None,
-    ) -> dict[str, dict[str, Any]]:
-        """Check what a person has given against every call that waits for it."""
-        if state.waiting != "input":
-            if inputs:
-                raise StateError("not_waiting_for_input")
-            return {}
-        if digest is None or digest != state.digest_now(self._plan.schemas):
-            raise StateError("digest_mismatch")
-        given = dict(inputs or {})
-        found: list[str] = []
-        checked: dict[str, dict[str, Any]] = {}
-        for place, call in enumerate(state.calls):
-            schema = self._plan.schemas.get(call.name)
-            if schema is None or str(place) in state.inputs:
-                continue
-            key = call.id or f"#{place}"
-            if key not in given:
-                found.append(f"{key} is missing")
-                continue
-            values = given.pop(key)
-            found += problems(values, schema, key)
-            checked[str(place)] = declared(values, schema)
-        found += [f"{key} is none of the calls that wait" for key in given]
-        if found:
-            raise StateError("invalid_input", found)
-        return checked
+        return Begun(run, session, ())
 
 
 def _by_name(tools: Sequence[Tool], configuration: Configuration) -> dict[str, Tool]:
@@ -422,43 +383,3 @@ def _options(options: Mapping[str, Any] | None) -> dict[str, Any]:
     if unknown:
         raise ConfigurationError(f"there are no options {unknown}; give some of {sorted(_OPTIONS)}")
     return given
-
-
-# --- ending --------------------------------------------------------------------------------------
-
-
-def _result(begun: _Begun, error: Exception | None = None) -> LoopResult:
-    session = begun.session
-    reason: str | None = session.reason
-    if session.waiting is not None:
-        reason, error = None, None
-    elif isinstance(error, PolicyDenied):
-        reason = _reason_of(error)
-    return LoopResult(
-        run_id=str(begun.run.run_id),
-        status=_status(session, reason),
-        reason=reason,
-        text=session.text,
-        truncated=reason in _TRUNCATED,
-        rounds=session.rounds,
-        totals=session.totals,
-        messages=tuple(session.messages),
-        dropped=begun.dropped,
-        waiting=session.waiting,
-        error=error,
-    )
-
-
-def _reason_of(error: PolicyDenied) -> str:
-    """Return the reason that the run's span has, too."""
-    if error.reason == "approval_denied":
-        return "approval_denied"
-    return "budget_exhausted" if error.gate == "budget" else "policy_denied"
-
-
-def _status(session: Session, reason: str | None) -> str:
-    if session.waiting is not None:
-        return f"waiting_for_{session.waiting.kind}"
-    if reason in _FAILED:
-        return "failed"
-    return "cancelled" if reason in _CANCELLED else "completed"

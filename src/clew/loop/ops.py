@@ -19,7 +19,7 @@ from clew.loop.tools import Tool
 from clew.passages import acheck_turn, check_turn
 from clew.pipeline import runtime as _runtime
 from clew.pricing import Prices
-from clew.providers.base import ChatRequest, ChatResponse, Provider
+from clew.providers.base import ChatRequest, ChatResponse, Provider, StreamEvent
 from clew.providers.http import HttpProvider
 from clew.rounds import Hops
 from clew.taps import httpx as tap
@@ -27,6 +27,14 @@ from clew.typing import Gate, PendingCall, Proposal
 
 T = TypeVar("T")
 NOTHING: Final[frozenset[str]] = frozenset()
+
+
+class Ended(Exception):  # noqa: N818 - how a run ends, not a fault
+    """The run ends here, for a reason that is no fault."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class Op(ABC):
@@ -93,6 +101,60 @@ class Ask(Op):
     async def ado(self) -> ChatResponse:
         """Ask, and wait for the whole answer."""
         return await self._provider.achat(self._request, hops=self._hops)
+
+
+class AskStreamed(Op):
+    """Ask the model for a stream, and read it to its end.
+
+    Attributes:
+        text: what had come when it ended early.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        request: ChatRequest,
+        hops: Hops,
+        *,
+        heard: Callable[[str], None],
+        stopped: Callable[[], bool],
+    ) -> None:
+        self._provider = provider
+        self._request = request
+        self._hops = hops
+        self._heard = heard
+        self._stopped = stopped
+        self.text = ""
+
+    def do(self) -> ChatResponse:
+        """Ask, and read.
+
+        Raises:
+            Ended: the run was cancelled meanwhile.
+        """
+        with self._provider.stream(self._request, hops=self._hops) as stream:
+            for event in stream:
+                self._take(event)
+        return _whole(stream.response)
+
+    async def ado(self) -> ChatResponse:
+        """Ask, and read."""
+        async with self._provider.astream(self._request, hops=self._hops) as stream:
+            async for event in stream:
+                self._take(event)
+        return _whole(stream.response)
+
+    def _take(self, event: StreamEvent) -> None:
+        if event.kind == "text":
+            self.text += event.text
+            self._heard(event.text)
+        if event.kind != "end" and self._stopped():
+            raise Ended("cancelled")
+
+
+def _whole(answer: ChatResponse | None) -> ChatResponse:
+    assert answer is not None  # noqa: S101 - a stream without its end raises
+    return answer
 
 
 class CheckTurn(Op):

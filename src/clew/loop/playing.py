@@ -172,6 +172,8 @@ class PlayConfiguration(Configuration):
     """Tools; `tools` names those that are offered."""
     library: str | None = None
     """A file or folder of snippets and skills beside this file, or `store`."""
+    stream: bool = False
+    """Whether answers are streamed."""
     context_length: int | None = None
     data_class: Annotated[str, AfterValidator(_data_class)] | None = None
     """Class of the prompt's own data."""
@@ -248,6 +250,7 @@ class Play:
                 tools=tools,
                 repository=self._repository(),
                 data_class=configuration.data_class,
+                stream=configuration.stream,
                 gates=self._gates(),
                 window=Window(context_length=configuration.context_length),
                 fence=SqliteFence() if any(tool.writes for tool in tools) else None,

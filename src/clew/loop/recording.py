@@ -109,6 +109,11 @@ class Recorder:
             )
         )
 
+    def heard(self, number: int, text: str) -> None:
+        """Tell of a piece of a streamed answer."""
+        if self._trace is not None:
+            self._trace.hear(number, text)
+
     def failed(self, number: int, error: BaseException, seconds: float) -> None:
         """Record that the model did not answer."""
         if self._trace is not None:

@@ -11,25 +11,21 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
-from clew._guard import guard
-from clew.decisions import decide
-from clew.errors import ApprovalRequired, StoreError
+from clew.errors import ApprovalRequired, PolicyDenied
 from clew.loop import ops, pricing
-from clew.loop.calls import Done, Execution, Hooks, Planned, record_refused, refused
-from clew.loop.fence import Fence, FenceRefusedError, Write
-from clew.loop.ops import Walk
+from clew.loop.calls import Done, Planned, record_refused, refused
+from clew.loop.ops import Ended, Walk
+from clew.loop.plan import Plan
 from clew.loop.recording import Recorder
 from clew.loop.result import InputWanted, Waiting
 from clew.loop.state import State, digest_of
-from clew.loop.tools import Tool
-from clew.loop.window import SEED, Breakdown, Fitting, Parts, Window
+from clew.loop.window import SEED, Breakdown, Fitting, Parts
+from clew.loop.writes import Writes
 from clew.pipeline.totals import Totals
-from clew.prompts.configuration import Configuration
 from clew.providers import errors
-from clew.providers.base import ChatRequest, ChatResponse, Message, Provider, ToolRequest
+from clew.providers.base import ChatRequest, ChatResponse, Message, ToolRequest
 from clew.providers.errors import ProviderError
 from clew.rounds import Hops
 from clew.runs import Run
@@ -38,49 +34,6 @@ from clew.tools import canonical
 from clew.typing import PendingCall
 
 NOT_SENT: Final = frozenset({"configuration", "circuit_open"})
-
-
-class LoopLimits(Struct, frozen=True, kw_only=True):
-    """Bounds of one run beside those of its configuration."""
-
-    remote_calls: int = 20
-    """Calls of tools that reach beyond this process, in one segment."""
-    parallel: int = 8
-    """Tool calls at the same time."""
-
-
-class Plan(Struct, frozen=True, kw_only=True):
-    """What is constant over all runs of a loop."""
-
-    configuration: Configuration
-    provider: Provider
-    tools: Mapping[str, Tool]
-    """All tools by name; the configuration names those that are offered."""
-    limits: LoopLimits
-    window: Window | None
-    fence: Fence | None
-    before_tool: Callable[[Execution], object] | None
-    stop_when_denied: bool
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Options of every request, see `ChatRequest.options`."""
-
-    @property
-    def offered(self) -> list[Tool]:
-        """The tools that the configuration names."""
-        return [self.tools[name] for name in self.configuration.tools]
-
-    @property
-    def schemas(self) -> dict[str, Any]:
-        """The schemas for a person's input, by tool."""
-        return {name: tool.input_schema for name, tool in self.tools.items() if tool.input_schema}
-
-
-class Ended(Exception):  # noqa: N818 - how a run ends, not a fault
-    """The run ends here, for a reason that is no fault."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class Session:
@@ -124,7 +77,7 @@ class Session:
         """What was last made ready to be asked, sent or not."""
         self.waiting: Waiting | None = None
         self.reason = "completed"
-        self._lease: str | None = None
+        self._writes = Writes(plan)
         self._lock = threading.Lock()
 
     # --- the walk ------------------------------------------------------------------------------
@@ -155,7 +108,7 @@ class Session:
             self.run.terminate(self.reason)
             raise
         finally:
-            self._give_lease_back()
+            self._writes.give_back()
 
     def prepare(self) -> Walk[None]:
         """Say what goes into the prompts, and find out what may be offered and what fits."""
@@ -221,15 +174,14 @@ class Session:
         number = self.rounds + 1
         request, born = self.request(number, closing=closing)
         watch = self.recorder.watch(number, self.plan.provider, request)
-        hops = Hops(errors.of_ending, born=born or None, watch=watch)
+        asking = self._asking(
+            number, request, Hops(errors.of_ending, born=born or None, watch=watch)
+        )
         started = time.perf_counter()
         try:
-            answer: ChatResponse = yield ops.Ask(self.plan.provider, request, hops)
+            answer: ChatResponse = yield asking
         except BaseException as error:
-            if isinstance(error, ProviderError) and error.failure_class not in NOT_SENT:
-                self.rounds = number
-                self.totals.rounds += 1
-                self.totals.rounds_without_usage += 1
+            self._not_answered(number, asking, error)
             self.recorder.failed(number, error, time.perf_counter() - started)
             raise
         self.rounds = number
@@ -241,6 +193,30 @@ class Session:
         if answer.text or closing or not answer.tool_calls:
             self.text = answer.text
         return answer
+
+    def _asking(self, number: int, request: ChatRequest, hops: Hops) -> ops.Ask | ops.AskStreamed:
+        provider = self.plan.provider
+        if not self.plan.stream:
+            return ops.Ask(provider, request, hops)
+        return ops.AskStreamed(
+            provider,
+            request,
+            hops,
+            heard=lambda text: self.recorder.heard(number, text),
+            stopped=self.cancelled,
+        )
+
+    def _not_answered(
+        self, number: int, asking: ops.Ask | ops.AskStreamed, error: BaseException
+    ) -> None:
+        """Count a round that has no answer, if it was one, and keep what had come of it."""
+        failed = isinstance(error, ProviderError) and error.failure_class not in NOT_SENT
+        if failed or isinstance(error, Ended):
+            self.rounds = number
+            self.totals.rounds += 1
+            self.totals.rounds_without_usage += 1
+        if isinstance(asking, ops.AskStreamed) and asking.text and not _denied(error):
+            self.text = asking.text
 
     # --- tools ---------------------------------------------------------------------------------
 
@@ -281,7 +257,7 @@ class Session:
         results: list[Done] = yield ops.ExecuteAll(
             executable,
             str(self.run.run_id),
-            self._hooks(),
+            self._writes.hooks(self._done),
             workers=self.plan.limits.parallel,
             stopped=self.cancelled,
         )
@@ -339,49 +315,10 @@ class Session:
         self.recorder.tool(done)
         return done
 
-    def _hooks(self) -> Hooks:
-        plan = self.plan
-        return Hooks(
-            before=self._before,
-            after=self._after,
-            done=self._done,
-            blocking=plan.fence is not None or plan.before_tool is not None,
-        )
-
-    def _before(self, execution: Execution) -> None:
-        if self.plan.before_tool is not None:
-            self.plan.before_tool(execution)
-        if self.plan.tools[execution.tool].writes:
-            try:
-                self._write_down(execution)
-            except (FenceRefusedError, StoreError) as error:
-                reason = error.reason if isinstance(error, FenceRefusedError) else "store_error"
-                decide("write_fence", "deny", reason=reason, subject=execution.tool)
-                raise
-
-    def _write_down(self, execution: Execution) -> None:
-        fence = self.plan.fence
-        if fence is None:
-            raise FenceRefusedError("no_fence")
-        if self._lease is None:
-            self._lease = fence.enter(execution.run_id)
-        fence.before(self._lease, _write(execution))
-
-    def _after(self, execution: Execution) -> None:
-        if self._lease is not None and self.plan.tools[execution.tool].writes:
-            assert self.plan.fence is not None  # noqa: S101 - it gave the lease
-            self.plan.fence.after(self._lease, _write(execution))
-
     def _done(self, done: Done) -> None:
         with self._lock:
             self.totals.tool_calls += 1
         self.recorder.tool(done)
-
-    def _give_lease_back(self) -> None:
-        if self._lease is not None and self.plan.fence is not None:
-            with guard("give the lease of a run back"):
-                self.plan.fence.leave(self._lease, str(self.run.run_id))
-            self._lease = None
 
     # --- waiting -------------------------------------------------------------------------------
 
@@ -451,6 +388,10 @@ class Session:
         )
 
 
+def _denied(error: BaseException) -> bool:
+    return isinstance(error, (PolicyDenied, ApprovalRequired))
+
+
 def _pending(turn: Sequence[Planned]) -> list[PendingCall]:
     """Return the calls as gates see them, without those that are refused anyway."""
     return [
@@ -463,13 +404,3 @@ def _pending(turn: Sequence[Planned]) -> list[PendingCall]:
         for one in turn
         if one.refusal is None
     ]
-
-
-def _write(execution: Execution) -> Write:
-    return Write(
-        run_id=execution.run_id,
-        round=execution.round,
-        place=execution.place,
-        tool=execution.tool,
-        effect=execution.effect,
-    )

@@ -6,13 +6,14 @@ It holds the conversation, so it is content: keep it where the conversation may 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct, field
 
 from clew.errors import ClewError
+from clew.loop.tools import declared, problems
 from clew.loop.window import SEED, Parts
 from clew.pipeline.totals import Totals
 from clew.providers.base import Message, ToolRequest
@@ -81,9 +82,49 @@ class State(Struct, frozen=True, kw_only=True):
             raise StateError("unreadable")
         return state
 
-    def digest_now(self, schemas: dict[str, Any]) -> str:
-        """Return the digest of the calls with the tools as they are now."""
-        return digest_of(self.calls, schemas)
+    def accept(
+        self,
+        schemas: Mapping[str, Any],
+        inputs: Mapping[str, Mapping[str, Any]] | None,
+        digest: str | None,
+    ) -> dict[str, dict[str, Any]]:
+        """Check what a person has given against every call that waits for it.
+
+        Args:
+            schemas: the schema for input, by tool, as it is now.
+            inputs: what was given, by the call's id, or `#` and its place.
+            digest: of what that person has seen.
+
+        Returns:
+            What the schemas declare of it, by the place of the call.
+
+        Raises:
+            StateError: it does not belong to this state, or does not fit.
+        """
+        if self.waiting != "input":
+            if inputs:
+                raise StateError("not_waiting_for_input")
+            return {}
+        if digest is None or digest != digest_of(self.calls, schemas):
+            raise StateError("digest_mismatch")
+        given = dict(inputs or {})
+        found: list[str] = []
+        checked: dict[str, dict[str, Any]] = {}
+        for place, call in enumerate(self.calls):
+            schema = schemas.get(call.name)
+            if schema is None or str(place) in self.inputs:
+                continue
+            key = call.id or f"#{place}"
+            if key not in given:
+                found.append(f"{key} is missing")
+                continue
+            values = given.pop(key)
+            found += problems(values, schema, key)
+            checked[str(place)] = declared(values, schema)
+        found += [f"{key} is none of the calls that wait" for key in given]
+        if found:
+            raise StateError("invalid_input", found)
+        return checked
 
     @property
     def calls(self) -> tuple[ToolRequest, ...]:
@@ -91,7 +132,7 @@ class State(Struct, frozen=True, kw_only=True):
         return self.messages[-1].tool_calls
 
 
-def digest_of(calls: Sequence[ToolRequest], schemas: dict[str, Any]) -> str:
+def digest_of(calls: Sequence[ToolRequest], schemas: Mapping[str, Any]) -> str:
     """Return what tells these calls, of these tools, from others.
 
     Args:

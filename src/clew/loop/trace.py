@@ -104,6 +104,8 @@ class Trace:
     Args:
         on_step: called with each step the moment it is recorded, in order, on the thread that
             recorded it. What it raises is swallowed.
+        on_text: called with the round and each piece of text of a streamed answer, as it comes.
+            What it raises is swallowed, too.
         save: called after `on_step`, to keep the step elsewhere. What it raises is swallowed too,
             except for the step of a tool that writes or an approval that releases one: then the
             run ends with `StepNotSavedError`.
@@ -113,9 +115,11 @@ class Trace:
         self,
         on_step: Callable[[Step], object] | None = None,
         *,
+        on_text: Callable[[int, str], object] | None = None,
         save: Callable[[Step], object] | None = None,
     ) -> None:
         self._on_step = on_step
+        self._on_text = on_text
         self._save = save
         self._steps: list[Step] = []
         self._lock = threading.RLock()
@@ -128,6 +132,12 @@ class Trace:
     def as_list(self) -> list[dict[str, Any]]:
         """Return the steps as JSON has them."""
         return [step.as_dict() for step in self.steps]
+
+    def hear(self, number: int, text: str) -> None:
+        """Pass on a piece of a streamed answer; it is no step."""
+        if self._on_text is not None:
+            with guard("tell a listener of a piece of text"):
+                self._on_text(number, text)
 
     def record(self, step: Step, *, must_save: bool = False) -> None:
         """Record a step.
