@@ -54,7 +54,7 @@ class View:
             return Trace()
         return Trace(self.step, on_text=self.hear)
 
-    def hear(self, number: int, text: str) -> None:  # noqa: ARG002 - what a listener is given
+    def hear(self, number: int, text: str) -> None:
         """Show a piece of a streamed answer, on a terminal."""
         if self._console is None:
             return
