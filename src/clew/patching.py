@@ -161,6 +161,43 @@ def _restore(patch: Patch) -> None:
         setattr(owner, patch.name, patch.before)
 
 
+def is_active() -> bool:
+    """Tell whether every known library is listened to."""
+    return _active
+
+
+def patched() -> list[str]:
+    """Return the names of the places that are listened to: `Class.method`."""
+    found: list[str] = []
+    for patch in _patches:
+        owner = patch.owner()
+        if owner is not None:
+            place = owner if isinstance(owner, (type, ModuleType)) else type(owner)
+            found.append(f"{place.__name__}.{patch.name}")
+    return found
+
+
+def foreign_taps() -> set[str]:
+    """Return the modules for which other packages bring taps."""
+    return set(_taps()) - set(_TAPS)
+
+
+def missing_places(module: ModuleType) -> list[str]:
+    """Return the places in a module that a tap wants and that are not there."""
+    name = module.__name__
+    patches = _MODULES.get(name)
+    if patches is None:
+        tap = importlib.import_module(_taps()[name])
+        chosen = getattr(tap, "patches", None)
+        patches = chosen(module) if chosen else getattr(tap, "PATCHES", {}).get(name, ())
+    missing: list[str] = []
+    for class_name, method, _ in patches:
+        owner = getattr(module, class_name, None) if class_name else module
+        if owner is None or not hasattr(owner, method):
+            missing.append(f"{name}.{class_name}.{method}" if class_name else f"{name}.{method}")
+    return missing
+
+
 def _taps() -> Mapping[str, str]:
     """Return the taps that are loaded when they are needed, other packages' too."""
     global _found  # noqa: PLW0603 - looking for them takes its time

@@ -260,7 +260,7 @@ def _renew_after_fork(
     os.register_at_fork(after_in_child=renew)
 
 
-def _unwrapped(provider: trace.TracerProvider) -> trace.TracerProvider:
+def unwrapped(provider: trace.TracerProvider) -> trace.TracerProvider:
     """Return the SDK's provider inside another (Logfire's is one around it), or what was given."""
     inside = getattr(provider, "provider", None)
     return inside if isinstance(inside, TracerProvider) else provider
@@ -271,14 +271,14 @@ def _provider(
 ) -> tuple[TracerProvider, bool]:
     """Return the provider, and whether it is Clew's own."""
     if given is not None:
-        given = _unwrapped(given)
+        given = unwrapped(given)
         if not isinstance(given, TracerProvider):
             raise ConfigurationError(
                 f"tracer_provider has type {type(given).__name__}; give an "
                 "opentelemetry.sdk.trace.TracerProvider, or none to let Clew make its own"
             )
         return given, given in _own_providers
-    current = _unwrapped(trace.get_tracer_provider())
+    current = unwrapped(trace.get_tracer_provider())
     if isinstance(current, TracerProvider):
         return current, current in _own_providers
     provider = TracerProvider(
@@ -298,6 +298,22 @@ def _provider(
             type(current).__name__,
         )
     return provider, True
+
+
+def provider_in_force() -> tuple[TracerProvider | None, bool]:
+    """Return the provider that Clew is a part of, and whether it is Clew's own."""
+    current = runtime.get()
+    for provider, processor in list(_processors.items()):
+        if current is not None and processor.runtime is current:
+            return provider, provider in _own_providers
+    return None, False
+
+
+def exporters_in_force() -> list[SpanExporter]:
+    """Return the exporters that Clew's spans go through."""
+    current = runtime.get()
+    exporting = getattr(current.worker, "exporting", None) if current is not None else None
+    return list(exporting.fanout.exporters) if isinstance(exporting, Exporting) else []
 
 
 def _resource(settings: Settings) -> Resource:

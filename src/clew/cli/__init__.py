@@ -52,6 +52,7 @@ COMMANDS: Final = (
         "command",
         "Prove that nothing of a run is missing or altered.",
     ),
+    Command("doctor", "clew.cli.doctor", "doctor", "Say what is wrong with a set-up."),
     Command("audit", "clew.cli.audit", "audit", "Ask what the record says, and keep the proof."),
     Command("policy", "clew.cli.policy", "policy", "Look at the allow-list, and try it out."),
     Command(

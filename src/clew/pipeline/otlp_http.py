@@ -7,8 +7,8 @@ receiver: it is sent in halves, and only a span that is too large alone is cut d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
 
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.exporter.otlp.proto.http import trace_exporter as stock
@@ -23,6 +23,19 @@ _TOO_LARGE: Final = 413
 _LONGEST: Final = 1024
 """Characters of a text that stay on a span that had to be cut down."""
 _DEFAULT_MOST: Final = 64 << 20
+
+
+class Answer(NamedTuple):
+    """What a receiver said to one request."""
+
+    status: int | None = None
+    """The HTTP status; None where there was no answer."""
+    error: Exception | None = None
+    """Why there was none."""
+    date: str | None = None
+    """The receiver's clock: its header `Date`."""
+    retry_after: float | None = None
+    """Seconds after which it wants to be asked again."""
 
 
 class FastOTLPSpanExporter(stock.OTLPSpanExporter):
@@ -79,6 +92,21 @@ class FastOTLPSpanExporter(stock.OTLPSpanExporter):
             len(data),
         )
         return bool(self._sends.export(written).success)
+
+    @property
+    def endpoint(self) -> str:
+        """Where spans go."""
+        return str(getattr(self, "_endpoint", ""))
+
+    def ask(self, spans: Sequence[ReadableSpan], timeout: float) -> Answer:
+        """Send spans once, without another attempt, and return what came back."""
+        if not self._usable:
+            sent = super().export(spans) is SpanExportResult.SUCCESS
+            return Answer(200 if sent else None)
+        data = self._sends._compress(otlp_writer.encode(spans))
+        result = self._sends._submit(data, timeout)
+        headers: Mapping[str, str] = {} if result.status_code is None else result.headers()
+        return Answer(result.status_code, result.error, headers.get("date"))
 
     def _listen(self) -> None:
         """Look at answers for spans that the receiver did not take.

@@ -55,7 +55,7 @@ class Worker:
         name: str = THREAD_NAME,
     ) -> None:
         self._name = name
-        self._exporting = exporting
+        self.exporting = exporting
         self._queue_size = queue_size
         self._batch_size = batch_size
         self._delay = delay
@@ -166,7 +166,7 @@ class Worker:
             self.wake()
             if thread is not threading.current_thread():
                 thread.join(max(0.0, timeout * 0.8))
-        self._exporting.close(deadline)
+        self.exporting.close(deadline)
         if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             thread.join(max(0.0, deadline - time.monotonic()))
         return len(self._queue)
@@ -238,7 +238,7 @@ class Worker:
             take = self._queue.popleft  # nobody else takes from the queue
             batch = [take() for _ in range(min(len(self._queue), self._batch_size))]
             with guard("export spans"):
-                self._exporting.export(batch)
+                self.exporting.export(batch)
 
     def reset_after_fork(self) -> None:
         """Start anew in a forked child: the parent exports what the parent had queued."""
