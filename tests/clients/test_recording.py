@@ -1,0 +1,73 @@
+"""Recording through every SDK: what was sent and came back is on the disk, and nobody notices."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kits.base import MARK
+
+from clew import _guard
+from clew.store.prompt_index import PromptReader
+from clew.store.prompt_records import EVERYTHING, PromptFilter, PromptRecord, PromptRow
+from clew.store.records import Page
+
+PLACE = f"{MARK} system"
+
+
+async def plain(session: Any) -> Any:
+    return await session.kit.ask(session.client)
+
+
+async def streamed(session: Any) -> Any:
+    return await session.read(await session.kit.stream(session.client))
+
+
+def recorded(folder: Path) -> list[tuple[PromptRow, PromptRecord]]:
+    reader = PromptReader(folder)
+    try:
+        rows = reader.records(PromptFilter(), Page(), EVERYTHING).records
+        return [(row, reader.record(row)) for row in rows]
+    finally:
+        reader.close()
+
+
+async def is_recorded(compare: Any, scenario: Any, folder: Path) -> None:
+    """Make a call without and with recording: equal for the caller, and whole on the disk."""
+    settings = {"capture": "full", "prompt_capture": True, "data_dir": folder}
+    found = await compare(scenario, settings=settings)
+    assert found.error is None
+    # Another call was made, to see whether the connection was given back.
+    _, (row, record) = recorded(folder)
+    told = found.round.attributes
+    assert row.span_id == f"{found.round.context.span_id:016x}"
+    assert (row.status, row.partial, row.attempts) == ("ok", False, 1)
+    assert record.system.text == PLACE
+    assert record.messages is not None
+    assert MARK in json.dumps(record.messages)
+    assert row.request_bytes == told.get("clew.request.bytes")
+    # What Cohere's models say before they call tools is a plan, not an answer.
+    assert MARK in (record.response.text or record.response.thinking or "")
+    assert [(call.name, call.arguments) for call in record.response.tool_calls] == [
+        ("find", {"place": f"{MARK} argument"})
+    ]
+    assert record.usage is not None
+    assert record.usage.input_tokens == told["gen_ai.usage.input_tokens"]
+    assert record.usage.output_tokens == told["gen_ai.usage.output_tokens"]
+    assert dict(_guard.failures) == {}
+
+
+@pytest.mark.kits("stainless")
+@pytest.mark.parametrize("scenario", [plain, streamed])
+async def test_openai_and_anthropic_are_recorded(compare: Any, scenario: Any, tmp_path: Path):
+    """System prompt, messages, answer, tokens; the caller and the server see no difference."""
+    await is_recorded(compare, scenario, tmp_path / "data")
+
+
+@pytest.mark.kits("sdks")
+@pytest.mark.parametrize("scenario", [plain, streamed])
+async def test_the_other_sdks_are_recorded(compare: Any, scenario: Any, tmp_path: Path):
+    """The same for each of the others."""
+    await is_recorded(compare, scenario, tmp_path / "data")
