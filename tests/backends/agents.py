@@ -10,7 +10,9 @@ from typing import Any
 import anthropic
 import openai
 import requests
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import ReadableSpan
 
 import clew
@@ -19,11 +21,19 @@ from clew.testing import CaptureExporter, ScriptedProvider
 from clew.testing import demo as story
 
 
-def exporter(base_url: str, signal: str = "traces") -> OTLPSpanExporter:
+def exporter(base_url: str) -> OTLPSpanExporter:
     """Return an exporter of spans that minds no proxy."""
     session = requests.Session()
     session.trust_env = False
-    return OTLPSpanExporter(f"{base_url}/v1/{signal}", session=session)
+    return OTLPSpanExporter(f"{base_url}/v1/traces", session=session)
+
+
+def reader(base_url: str) -> PeriodicExportingMetricReader:
+    """Return a reader that exports metrics twice a second."""
+    session = requests.Session()
+    session.trust_env = False
+    metrics = OTLPMetricExporter(f"{base_url}/v1/metrics", session=session)
+    return PeriodicExportingMetricReader(metrics, export_interval_millis=500)
 
 
 def run_demo(base_url: str, **options: Any) -> tuple[uuid.UUID, Sequence[ReadableSpan]]:

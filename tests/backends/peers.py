@@ -17,6 +17,7 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlencode
 
 import build
 
@@ -292,13 +293,17 @@ class Prometheus(Peer):
         super().start()
         self.wait_for(f"http://{self.address}/-/ready")
 
-    def query(self, expression: str) -> list[dict[str, Any]]:
-        """Return the result of an instant query."""
-        from urllib.parse import urlencode
+    def query(self, expression: str, at: float | None = None) -> list[dict[str, Any]]:
+        """Return the result of an instant query, now or at a time (seconds since 1970)."""
+        given: dict[str, Any] = (
+            {"query": expression} if at is None else {"query": expression, "time": at}
+        )
+        return self.get(f"/api/v1/query?{urlencode(given)}")["data"]["result"]
 
-        url = f"http://{self.address}/api/v1/query?{urlencode({'query': expression})}"
-        with urllib.request.urlopen(url, timeout=30) as answer:
-            return json.load(answer)["data"]["result"]
+    def get(self, path: str) -> Any:
+        """Return what its API answers, as JSON."""
+        with urllib.request.urlopen(f"http://{self.address}{path}", timeout=30) as answer:
+            return json.load(answer)
 
 
 def answers_with(url: str, status: int) -> bool:

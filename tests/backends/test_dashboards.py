@@ -1,0 +1,241 @@
+"""Dashboards: every panel has data from a real run, through the real Collector and Prometheus."""
+
+# ruff: noqa: SIM300 - expected == actual, in this order
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import agents
+import peers
+import pytest
+import traceql
+import workload
+
+from clew import semconv
+from clew.pipeline.instruments import INSTRUMENTS
+
+FOLDER = Path(__file__).parents[2] / "dashboards"
+FILES = sorted(FOLDER.glob("clew-*.json"))
+SETTINGS = {
+    "$__rate_interval": "1m",
+    "$__range": "5m",
+    "$service": ".*",
+    "$agent": ".*",
+    "$model": ".*",
+    "$tenant": ".*",
+}
+SPAN_METRICS = {
+    "traces_span_metrics_calls_total",
+    "traces_span_metrics_duration_seconds_bucket",
+    "traces_span_metrics_duration_seconds_count",
+}
+
+
+def panels() -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Return each query with its panel and where it stands."""
+    found = []
+    for file in FILES:
+        for panel in json.loads(file.read_text())["panels"]:
+            found += [
+                (f"{file.stem}: {panel['title']} {target['refId']}", panel, target)
+                for target in panel.get("targets", ())
+            ]
+    return found
+
+
+PANELS = panels()
+PROMQL = [each for each in PANELS if each[2]["datasource"]["type"] == "prometheus"]
+TRACEQL = [each for each in PANELS if each[2]["datasource"]["type"] == "tempo"]
+
+
+def filled_in(expression: str) -> str:
+    """Return a query as Grafana would send it."""
+    for name, value in SETTINGS.items():
+        expression = expression.replace(name, value)
+    return expression
+
+
+@pytest.fixture(scope="module")
+def prometheus(
+    gateway: peers.Collector, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[peers.Prometheus]:
+    """Prometheus, scraping the gateway while a service is busy behind it."""
+    targets = {"gateway": gateway.prometheus, "collector": gateway.own_metrics}
+    folder = tmp_path_factory.mktemp("prometheus")
+    with peers.Prometheus(folder, targets, rules=[FOLDER / "clew.rules.yaml"]) as running:
+        agents.run_demo(gateway.otlp, metric_readers=(agents.reader(gateway.otlp),))
+        # The counts of spans are flushed each 15 s; two of them make a rate.
+        workload.everything(gateway.otlp, 20)
+        suspended = 'traces_span_metrics_calls_total{clew_run_status="waiting_for_approval"} > 0'
+        agents.eventually(lambda: running.query(suspended))
+        running.filled_at = time.time()
+        yield running
+
+
+def test_the_files_are_what_the_generator_writes() -> None:
+    """Whoever changes a panel generates the files again: `python dashboards/generate.py`."""
+    sys.path.insert(0, str(FOLDER))
+    try:
+        import generate
+    finally:
+        sys.path.remove(str(FOLDER))
+    assert generate.documents() == {each.name: each.read_text() for each in FILES}
+    assert 5 == len(FILES)
+
+
+@pytest.mark.parametrize("where", [each[0] for each in PROMQL])
+def test_each_panel_has_data(prometheus: peers.Prometheus, where: str) -> None:
+    """The panel's query runs in Prometheus and returns numbers."""
+    _, _, target = next(each for each in PROMQL if each[0] == where)
+    expression = filled_in(target["expr"])
+
+    answer = prometheus.query(expression, prometheus.filled_at)
+    assert [each for each in answer if each["value"][1] != "NaN"], expression
+
+
+def test_figures_are_those_of_the_runs(
+    gateway: peers.Collector, jaeger: peers.Jaeger, prometheus: peers.Prometheus
+) -> None:
+    """What a dashboard says in sum is what the runs say of themselves one by one."""
+    from clew.sources import open_source
+    from clew.store.records import Page, RunFilter
+
+    with open_source(f"jaeger://{jaeger.address}?service=busy") as source:
+        runs = agents.eventually(lambda: source.runs(RunFilter(), Page(limit=1000)).runs)
+    ours = [each for each in runs if each.service == "busy"]
+    by_title = {
+        panel["title"]: filled_in(target["expr"].replace("$service", "busy"))
+        for _, panel, target in PROMQL
+    }
+
+    def figure(title: str) -> float:
+        return float(prometheus.query(by_title[title])[0]["value"][1])
+
+    assert len(ours) == figure("Started") == figure("Ended")
+    assert sum(each.denials or 0 for each in ours) == figure("Denials")
+    assert sum(each.decisions or 0 for each in ours) == figure("Decisions")
+    cost = sum(each.cost_usd or 0 for each in ours)
+    assert cost == pytest.approx(figure("Known cost"))
+    failed = sum(each.status == "failed" for each in ours)
+    assert failed / len(ours) == pytest.approx(figure("Failed share"))
+
+
+def test_processes_of_one_call_each_are_all_counted(
+    gateway: peers.Collector, prometheus: peers.Prometheus
+) -> None:
+    """A counter that is born with its last value counts: five scripts of one run are five runs."""
+    command = [sys.executable, str(Path(__file__).with_name("short.py"))]
+    environment = {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": gateway.otlp, "NO_PROXY": "*"}
+    for _ in range(5):
+        subprocess.run(command, env=environment, check=True, timeout=60)
+    expression = next(t["expr"] for w, _, t in PROMQL if w == "clew-runs: Started A")
+    short = filled_in(expression.replace("$service", "short"))
+    assert 5 == agents.eventually(
+        lambda: sum(float(each["value"][1]) for each in prometheus.query(short)), 5
+    )
+
+
+def test_metrics_and_labels_are_those_that_are_emitted() -> None:
+    """Each name in a query is that of an instrument, each label one of that instrument's."""
+    known: dict[str, set[str]] = {name: set() for name in SPAN_METRICS}
+    for one in INSTRUMENTS.values():
+        labels = {re.sub(r"\W", "_", each) for each in one.labels} | {"job", "instance", "le"}
+        base = re.sub(r"\W", "_", one.name)
+        unit = {"s": "_seconds", "USD": "_USD"}.get(one.unit, "")
+        for suffix in ("", "_total", "_bucket", "_count", "_sum"):
+            known[f"{base}{unit}{suffix}"] = labels
+    future = {re.sub(r"operation", "inference", each) for each in known if "gen_ai_client" in each}
+    for where, _, target in PROMQL:
+        names = re.findall(r"\b((?:clew|gen_ai_client|traces)_\w+)\{([^}]*)\}", target["expr"])
+        assert names or "otelcol" in target["expr"], where
+        for name, selector in names:
+            if name in future:
+                continue
+            assert name in known, (where, name)
+            if known[name]:
+                used = set(re.findall(r"(\w+)\s*(?:=~|!=|!~|=)", selector))
+                assert used <= known[name], (where, name, used - known[name])
+
+
+@pytest.mark.parametrize("where", [each[0] for each in TRACEQL])
+def test_each_traceql_query_parses_and_names_known_attributes(where: str) -> None:
+    """By the grammar of TraceQL; attributes are those of the contract."""
+    _, _, target = next(each for each in TRACEQL if each[0] == where)
+    parsed = traceql.parse(target["query"])
+    assert parsed.attributes
+    for scope, name in parsed.attributes:
+        keys = semconv.RULES if scope == "span" else {"service.name": None}
+        assert name in keys, name
+
+
+def test_the_parser_of_traceql_refuses_what_is_none() -> None:
+    """A misspelt query does not pass by accident."""
+    for wrong in (
+        "{ span.a = }",
+        "{ span.a == 1 }",
+        "span.a = 1",
+        "{ span.a = 1 ",
+        "{ span.a = 1 && }",
+        "{ span.a = 'x' }",
+        "{ a = 1 }",
+        "{ span.a = 1 } | choose(span.b)",
+        "{ span.a = 1 } | select()",
+        '{ span.a =~ "(" }',
+    ):
+        with pytest.raises(traceql.TraceQLError):
+            traceql.parse(wrong)
+
+
+def test_sources_are_variables() -> None:
+    """No panel, query or variable names a data source: it works with sources of any name."""
+    for file in FILES:
+        text = file.read_text()
+        board = json.loads(text)
+        uids = re.findall(r'"datasource": \{\s*"type": "(\w+)",\s*"uid": "([^"]*)"', text)
+        assert text.count('"datasource":') == len(uids)
+        assert {("prometheus", "${datasource}"), ("tempo", "${tempo}")} >= set(uids)
+        chosen = {
+            v["name"]: v["query"] for v in board["templating"]["list"] if v["type"] == "datasource"
+        }
+        assert {"datasource": "prometheus", "tempo": "tempo"} == chosen
+        for panel in board["panels"]:
+            if panel["type"] != "row":
+                assert panel["datasource"]["uid"] in {"${datasource}", "${tempo}"}, panel["title"]
+
+
+def test_each_table_of_runs_leads_to_the_run() -> None:
+    """From a row to the run in the viewer, in Jaeger and in Tempo."""
+    for where, panel, _ in TRACEQL:
+        urls = [each["url"] for each in panel["fieldConfig"]["defaults"]["links"]]
+        assert 3 == len(urls), where
+        assert "${viewer}/runs/${__data.fields.traceID}" in urls
+        assert "${jaeger}/trace/${__data.fields.traceID}" in urls
+
+
+def test_rules_load_and_none_is_broken(prometheus: peers.Prometheus) -> None:
+    """Prometheus evaluates every recording and alert rule on real metrics without an error."""
+
+    def health() -> set[str]:
+        rules = prometheus.get("/api/v1/rules")["data"]["groups"]
+        return {rule["health"] for group in rules for rule in group["rules"]}
+
+    assert {"ok"} == agents.eventually(health, {"ok"})
+
+
+def test_every_alert_is_tested_by_promtool(programs: None) -> None:
+    """`promtool test rules` passes, and sees each alert fire and not fire where it should."""
+    command = ["promtool", "test", "rules", str(FOLDER / "clew.rules.test.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert 0 == done.returncode, done.stdout + done.stderr
+    alerts = set(re.findall(r"- alert: (\w+)", (FOLDER / "clew.rules.yaml").read_text()))
+    tests = (FOLDER / "clew.rules.test.yaml").read_text()
+    assert 8 == len(alerts)
+    assert alerts == set(re.findall(r"alertname: (\w+)\n\s+exp_alerts", tests))
