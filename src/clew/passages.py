@@ -311,7 +311,12 @@ def _answered(result: Result, *, retried: bool) -> Answer:
 
 
 def after_answer(
-    runtime: Runtime, passage: Passage, body: bytes | None, *, retried: bool = False
+    runtime: Runtime,
+    passage: Passage,
+    body: bytes | None,
+    *,
+    retried: bool = False,
+    redact: bool = True,
 ) -> Answer:
     """Ask the gates about a whole answer before the caller sees it.
 
@@ -321,26 +326,34 @@ def after_answer(
         body: the answer's body, decompressed; None where it is a stream that cannot be held back,
             which only gates that are enforced are asked about.
         retried: whether the model has been asked once more already; a second wish denies.
+        redact: whether another body can be put in its place.
 
     Raises:
         PolicyDenied: a gate denies it (through an SDK as `Refusal`).
         ApprovalRequired: a gate wants an approval first (likewise).
     """
+    redact = redact and not passage.streams
     wanted = _output(runtime, passage, body)
     if wanted is None:
         return Answer()
-    result = governor_of(runtime).ask(*wanted, _OUTPUT_KINDS, redact=not passage.streams)
+    result = governor_of(runtime).ask(*wanted, _OUTPUT_KINDS, redact=redact)
     return _answered(result, retried=retried)
 
 
 async def aafter_answer(
-    runtime: Runtime, passage: Passage, body: bytes | None, *, retried: bool = False
+    runtime: Runtime,
+    passage: Passage,
+    body: bytes | None,
+    *,
+    retried: bool = False,
+    redact: bool = True,
 ) -> Answer:
     """Do what `after_answer` does, in asynchronous code."""
+    redact = redact and not passage.streams
     wanted = _output(runtime, passage, body)
     if wanted is None:
         return Answer()
-    result = await governor_of(runtime).aask(*wanted, _OUTPUT_KINDS, redact=not passage.streams)
+    result = await governor_of(runtime).aask(*wanted, _OUTPUT_KINDS, redact=redact)
     return _answered(result, retried=retried)
 
 

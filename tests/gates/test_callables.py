@@ -161,7 +161,7 @@ async def test_an_input_guardrail_sees_the_arguments(govern: Govern, shape: str)
 
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_an_output_guardrail_sees_the_result(govern: Govern, shape: str) -> None:
-    """A result is looked at; a stream of objects cannot be, and is denied before it begins."""
+    """A result is looked at, and a stream of objects when it is there as a whole."""
     house = House()
     look = OutputGuardrail(
         lambda text: Verdict(outcome="deny", reason="found") if MARK in text else None
@@ -169,33 +169,96 @@ async def test_an_output_guardrail_sees_the_result(govern: Govern, shape: str) -
     exported = govern(look)
     with pytest.raises(PolicyDenied) as caught, clew.run("triage"):
         await called(house, shape)
-    streams = shape.endswith("generator")
-    assert caught.value.reason == ("content_unavailable" if streams else "found")
-    assert house.calls == ([] if streams else ["house-1"])
+    assert caught.value.reason == "found"
+    assert house.calls == ["house-1"]
+    (span,) = exported.by_name("chat")
+    assert span.attributes["gen_ai.usage.output_tokens"] == 7
+    assert "error.type" not in span.attributes
     assert [found["outcome"] for found in decisions(exported)] == ["deny"]
 
 
-async def test_a_stream_that_is_returned_is_closed(govern: Govern) -> None:
-    """Whether a stream comes is known only when it is there: it is closed, and its round too."""
-    exported = govern(OutputGuardrail(lambda _: None))
-    closed: list[bool] = []
+@pytest.mark.parametrize("ending", ["found", "nothing", "redact", "error", "object"])
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_a_stream_of_items_is_held_back(
+    govern: Govern, ending: str, asynchronous: bool
+) -> None:
+    """Not one item is handed out before all were looked at, together: a word may be cut over two."""
+    said = Verdict(outcome="deny", reason="found")
+    said = redact("x") if ending == "redact" else said
+    exported = govern(OutputGuardrail(lambda text: said if MARK in text else None))
+    last = {"error": RuntimeError("gone"), "object": object()}.get(ending)
+    parts = ["a ", MARK[:3], "b" if ending in ("nothing", "error", "object") else MARK[3:]]
 
-    def items() -> Iterator[int]:
-        try:
-            yield 1
-        finally:
-            closed.append(True)
+    def items(model: str) -> Iterator[Any]:
+        yield from parts
+        if isinstance(last, Exception):
+            raise last
+        if last is not None:
+            yield last
 
-    def make(model: str) -> Iterator[int]:
-        assert model == "house-1"
-        return items()
+    async def aitems(model: str) -> AsyncIterator[Any]:
+        for item in items(model):
+            yield item
 
-    call = clew.instrument(make, facts=FACTS)
-    with pytest.raises(PolicyDenied, match="content_unavailable"), clew.run("triage"):
-        call("house-1")
+    call: Any = clew.instrument(aitems if asynchronous else items, facts=FACTS)
+    came: list[Any] = []
+
+    async def read() -> None:
+        if asynchronous:
+            async for item in call("house-1"):
+                came.append(item)  # noqa: PERF401
+        else:
+            for item in call("house-1"):
+                came.append(item)  # noqa: PERF402
+
+    with clew.run("triage"):
+        if ending == "nothing":
+            await read()
+        else:
+            with pytest.raises((PolicyDenied, RuntimeError)) as caught:
+                await read()
+            assert (
+                getattr(caught.value, "reason", "gone")
+                == {
+                    "found": "found",
+                    "redact": "redact_not_possible",
+                    "error": "gone",
+                    "object": "content_unavailable",
+                }[ending]
+            )
+    assert came == (parts if ending in ("nothing", "error") else [])
+    allowed = ending in ("nothing", "error")
+    assert [found["outcome"] for found in decisions(exported)] == ["allow" if allowed else "deny"]
     (span,) = exported.by_name("chat")
-    assert span.attributes["clew.stream.outcome"] == "closed"
-    assert closed == []  # it had not begun
+    wanted = "failed" if ending == "error" else "complete"
+    assert span.attributes["clew.stream.outcome"] == wanted
+
+
+@pytest.mark.parametrize("inside", ["attribute", "key"])
+def test_a_stream_inside_of_a_result_is_held_back(govern: Govern, inside: str) -> None:
+    """So is one that is an attribute or a key of the result."""
+    govern(OutputGuardrail(lambda text: Verdict(outcome="deny") if MARK in text else None))
+
+    def ask(model: str) -> Any:
+        events = iter([model, MARK])
+        return {"events": events} if inside == "key" else SimpleNamespace(events=events)
+
+    call: Any = clew.instrument(ask, facts={**FACTS, "stream": "events"})
+    with clew.run("triage"):
+        found = call("house-1")
+        events = found["events"] if inside == "key" else found.events
+        for _ in range(2):
+            with pytest.raises(PolicyDenied):
+                next(events)
+
+
+def test_observers_of_a_stream_of_items(govern: Govern) -> None:
+    """What only observes holds nothing back, and has no decision on a stream of objects."""
+    exported = govern(OutputGuardrail(lambda _: Verdict(outcome="deny"), mode="observe"))
+    call: Any = clew.instrument(House().generator, facts=FACTS)
+    with clew.run("triage"):
+        assert len(list(call(MARK, model="house-1"))) == 1
+    assert decisions(exported) == []
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])

@@ -259,3 +259,30 @@ async def test_a_redaction_without_a_text_denies(govern: Govern, server: Scripte
         await kit.ask()
     await kit.close()
     assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("body", "seen"),
+    [
+        (b'data: {"a":"b"}\n\ndata: {"a":"c"}\n\ndata: [DONE]\n\n', ["bc"]),
+        (b'{"a":"b"}\n{"a":"c"}\n', ["bc"]),
+        (b"data: words\n\n", ["words"]),
+        (b"plain words", ["plain words"]),
+        (b"", []),
+    ],
+)
+def test_which_texts_of_a_whole_stream_are_looked_at(body: bytes, seen: list[str]) -> None:
+    """Those of all events as one text; what is neither JSON nor a stream is a text itself."""
+    found: list[str] = []
+    gate = OutputGuardrail(found.append)
+    gate.check(Proposal(kind="model_output", number=1, content=lambda: body))
+    assert found == seen
+
+
+@pytest.mark.parametrize("mandatory", [True, False])
+def test_what_is_no_text_at_all(mandatory: bool) -> None:
+    """Sound or a picture cannot be looked at: a mandatory guardrail denies, another one says so."""
+    gate = OutputGuardrail(no_keys, mandatory=mandatory)
+    verdict = gate.check(Proposal(kind="model_output", number=1, content=lambda: b"\xff\xd8\x00"))
+    outcome = "deny" if mandatory else "allow"
+    assert verdict == Verdict(outcome=outcome, reason="content_unavailable")  # type: ignore[arg-type]

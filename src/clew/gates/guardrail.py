@@ -83,6 +83,8 @@ class _Texts:
     def conclusion(self) -> Verdict:
         """Return the verdict on the whole."""
         verdict = self.verdict or Verdict(outcome="allow", reason="no_finding")
+        if verdict.outcome == "redact" and self.streamed:
+            verdict = msgspec.structs.replace(verdict, outcome="deny", reason="redact_not_possible")
         if verdict.outcome != "redact" or verdict.replacement is None:
             return msgspec.structs.replace(verdict, replacement=None)
         body = json.dumps(self._document, ensure_ascii=False, separators=(",", ":"))
@@ -95,10 +97,16 @@ def _streamed(body: bytes) -> list[Any]:
     if body[:1] == b"\0":  # a frame of Amazon's begins with its length
         return list(framing.events_of("amazon.eventstream", body))
     frames = Frames(sse=body.lstrip()[:1] != b"{")
-    return [
+    found = [
         frame.document if frame.text is None else frame.text
         for frame in (*frames.feed(body), *frames.end())
     ]
+    if any(found):
+        return found
+    try:
+        return [body.decode()]  # plain text, as of a transcription
+    except UnicodeDecodeError:
+        return []
 
 
 class _Guardrail(BaseGate):

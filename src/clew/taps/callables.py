@@ -10,6 +10,7 @@ items. Requests that the callable sends are part of its round, not rounds of the
 from __future__ import annotations
 
 import inspect
+import json
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -31,7 +32,7 @@ from clew.prompts.registry import known
 from clew.rounds import Ending, Round
 from clew.rules import OTHER
 from clew.spans import allowed, is_cancellation
-from clew.taps.items import AsyncItems, Follower, Items, Opened, SyncItems
+from clew.taps.items import AsyncItems, Follower, Opened, SyncItems
 from clew.taps.places import Gathered, Places
 from clew.tools import canonical
 from clew.typing import Route
@@ -67,10 +68,10 @@ class Recorder:
             return self._await(call, wrapped, args, kwargs)
         if inspect.isgeneratorfunction(wrapped) or inspect.isasyncgenfunction(wrapped):
             # Its body runs when it is iterated over, and not before.
-            call.streams = True
             admission = None if runtime.governor is None else call
             gathered = self.places.gather()
-            return self._stream(wrapped(*args, **kwargs), call.open, gathered, admission=admission)
+            stream = wrapped(*args, **kwargs)
+            return self._stream(stream, call.open, gathered, call, admission=admission)
         call.admit()
         opened = call.open()
         if opened is None:
@@ -85,7 +86,7 @@ class Recorder:
             context.detach(token)
         if inspect.isawaitable(result):
             return self._settle(call, opened, result)
-        return call.look_at(self._answered(opened, result))
+        return call.look_at(self._answered(call, opened, result))
 
     async def _await(
         self, call: _Call, wrapped: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -105,7 +106,7 @@ class Recorder:
             raise
         finally:
             context.detach(token)
-        return await call.alook_at(self._answered(opened, result))
+        return await call.alook_at(self._answered(call, opened, result))
 
     def _arguments(
         self, instance: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -134,16 +135,18 @@ class Recorder:
         outer: Context = otel_context.get_current()
         return Opened(runtime, round_, exchange.covered_by(round_, outer), started)
 
-    def _answered(self, opened: Opened, result: Any) -> Any:
+    def _answered(self, call: _Call, opened: Opened, result: Any) -> Any:
         """Take note of a result: end the round, or follow the stream that it is."""
         try:
             gathered = self.places.gather()
             wanted = self.places.stream
             if isinstance(wanted, str):
                 gathered.take(result)
-                return self._stream_inside(opened, result, wanted, gathered)
+                call.streams = True
+                return self._stream_inside(call, opened, result, wanted, gathered)
             if wanted or (wanted is None and _is_stream(result)):
-                return self._stream(result, lambda: opened, gathered, begun=True)
+                call.streams = True
+                return self._stream(result, lambda: opened, gathered, call, begun=True)
             gathered.take(result)
             opened.round.finish(Ending(response=gathered.facts(complete=True)))
         except Exception:
@@ -155,11 +158,13 @@ class Recorder:
         stream: Any,
         start: Callable[[], Opened | None],
         gathered: Gathered,
+        call: _Call,
         *,
         begun: bool = False,
         admission: _Call | None = None,
     ) -> Any:
-        follower = Follower(start, gathered.take, gathered.facts, admission)
+        holder = None if call.runtime.governor is None else call
+        follower = Follower(start, gathered.take, gathered.facts, admission, holder)
         if begun:
             follower.begin()
         asynchronous = hasattr(stream, "__anext__") or hasattr(stream, "__aiter__")
@@ -167,16 +172,19 @@ class Recorder:
             asynchronous = hasattr(stream, "__aenter__")
         return (AsyncItems if asynchronous else SyncItems)(stream, follower)
 
-    def _stream_inside(self, opened: Opened, result: Any, name: str, gathered: Gathered) -> Any:
+    def _stream_inside(
+        self, call: _Call, opened: Opened, result: Any, name: str, gathered: Gathered
+    ) -> Any:
         """Follow a stream that is an attribute or a key of the result."""
         keyed: dict[str, Any] | None = None
         if isinstance(result, dict):
             keyed = result = cast("dict[str, Any]", result)
         inside = getattr(result, name, None) if keyed is None else keyed.get(name)
         if inside is None:
+            call.streams = False
             opened.round.finish(Ending(response=gathered.facts(complete=True)))
             return result
-        stream = self._stream(inside, lambda: opened, gathered, begun=True)
+        stream = self._stream(inside, lambda: opened, gathered, call, begun=True)
         if keyed is None:
             setattr(result, name, stream)
         else:
@@ -189,12 +197,12 @@ class _Call:
 
     def __init__(self, recorder: Recorder, runtime: Runtime, arguments: dict[str, Any]) -> None:
         self._recorder = recorder
-        self._runtime = runtime
+        self.runtime = runtime
         self._arguments = arguments
         self._request: RequestFacts | None = None
         self._passage: Passage | None = None
         self.streams = False
-        """Whether it is known before that a stream comes."""
+        """Whether the result is a stream, or has one."""
 
     def admit(self) -> None:
         """Ask the gates whether the call may be made.
@@ -203,21 +211,17 @@ class _Call:
             PolicyDenied: a gate denies it; the callable is not called.
             ApprovalRequired: a gate wants an approval first.
         """
-        runtime = self._runtime
+        runtime = self.runtime
         if runtime.governor is not None:
             target, (request, given) = self._recorder.target, self._asked()
             self._passage = passages.before_call(runtime, target, request, given)
-            if self.streams:
-                passages.after_answer(runtime, self._passage, None, retried=True)
 
     async def aadmit(self) -> None:
         """Do what `admit` does, in asynchronous code."""
-        runtime = self._runtime
+        runtime = self.runtime
         if runtime.governor is not None:
             target, (request, given) = self._recorder.target, self._asked()
             self._passage = await passages.abefore_call(runtime, target, request, given)
-            if self.streams:
-                await passages.aafter_answer(runtime, self._passage, None, retried=True)
 
     def _asked(self) -> tuple[RequestFacts, bytes | None]:
         self._request = self._recorder.places.request(self._arguments)
@@ -229,53 +233,62 @@ class _Call:
         opened = None
         with guard("look at a call"):
             request = self._request or self._recorder.places.request(self._arguments)
-            opened = self._recorder.opened(self._runtime, request, self._arguments)
+            opened = self._recorder.opened(self.runtime, request, self._arguments)
         if self._passage is not None:
             round_ = None if opened is None else opened.round
-            passages.after_begin(self._runtime, self._passage, round_)
+            passages.after_begin(self.runtime, self._passage, round_)
         return opened
 
     def look_at(self, result: Any) -> Any:
-        """Ask the gates about a result; return it. A stream of objects cannot be looked at.
+        """Ask the gates about a result; return it. A stream is looked at when it is read.
 
         Raises:
             PolicyDenied: a gate denies it.
             ApprovalRequired: a gate wants an approval first.
         """
-        passage, runtime = self._passage, self._runtime
-        if passage is None or not passages.wants_answer(runtime, passage):
+        passage, runtime = self._passage, self.runtime
+        if passage is None or self.streams or not passages.wants_answer(runtime, passage):
             return result
-        try:
-            passages.after_answer(runtime, passage, _of_result(result), retried=True)
-        except BaseException:
-            if isinstance(result, SyncItems):
-                result.close()
-            raise
+        passages.after_answer(runtime, passage, _json(result), retried=True, redact=False)
         return result
 
     async def alook_at(self, result: Any) -> Any:
         """Do what `look_at` does, in asynchronous code."""
-        passage, runtime = self._passage, self._runtime
-        if passage is None or not passages.wants_answer(runtime, passage):
+        passage, runtime = self._passage, self.runtime
+        if passage is None or self.streams or not passages.wants_answer(runtime, passage):
             return result
-        try:
-            await passages.aafter_answer(runtime, passage, _of_result(result), retried=True)
-        except BaseException:
-            if isinstance(result, AsyncItems):
-                await result.aclose()
-            elif isinstance(result, SyncItems):
-                result.close()
-            raise
+        await passages.aafter_answer(runtime, passage, _json(result), retried=True, redact=False)
         return result
 
+    def holds(self) -> bool:
+        """Tell whether a gate that is enforced wants to look at a stream."""
+        return self._passage is not None and passages.holds(self.runtime, self._passage)
 
-def _of_result(result: Any) -> bytes | None:
-    """Return a result as JSON; None where it has no such form, as a stream has none."""
-    return None if isinstance(result, Items) else _json(result)
+    def look(self, items: list[Any]) -> None:
+        """Ask the gates about a stream that is there as a whole."""
+        if self._passage is not None:
+            body = _of_items(items)
+            passages.after_answer(self.runtime, self._passage, body, retried=True, redact=False)
+
+    async def alook(self, items: list[Any]) -> None:
+        """Do what `look` does, in asynchronous code."""
+        if self._passage is not None:
+            body, passage = _of_items(items), self._passage
+            await passages.aafter_answer(self.runtime, passage, body, retried=True, redact=False)
+
+
+def _of_items(items: list[Any]) -> bytes | None:
+    """Return the items of a stream as lines of JSON; None where one has no such form."""
+    lines = [_json(item) for item in items]
+    if None in lines:
+        return None
+    return b"\n".join(b'{"item":%b}' % line for line in lines if line is not None)
 
 
 def _json(value: Any) -> bytes | None:
     with guard("write a call as JSON"):
+        if isinstance(value, str):
+            return json.dumps(value).encode()
         if hasattr(value, "model_dump"):
             value = value.model_dump()
         found = canonical(captured.plain(value))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -47,6 +48,22 @@ class Admission(Protocol):
         ...
 
 
+class Holder(Protocol):
+    """Looks at a whole stream before any of it is handed out."""
+
+    def holds(self) -> bool:
+        """Tell whether it wants to; asked when the stream begins."""
+        ...
+
+    def look(self, items: list[Any]) -> None:
+        """Look at the items, or raise."""
+        ...
+
+    async def alook(self, items: list[Any]) -> None:
+        """Do what `look` does, in asynchronous code."""
+        ...
+
+
 class Follower:
     """Follows one stream of objects, and ends its round exactly once.
 
@@ -56,6 +73,7 @@ class Follower:
         take: takes note of an item.
         facts: returns what has been learnt, given whether the stream is complete.
         admission: who has to let the stream begin, if anybody.
+        holder: who looks at the stream as a whole, if anybody.
     """
 
     def __init__(
@@ -64,7 +82,11 @@ class Follower:
         take: Callable[[Any], None],
         facts: Callable[[bool], ResponseFacts],
         admission: Admission | None = None,
+        holder: Holder | None = None,
     ) -> None:
+        self._holder = holder
+        self._kept: deque[Any] | None = None
+        self._failure: Exception | None = None
         self._admission = admission
         self._refusal: BaseException | None = None
         self._start: Callable[[], Opened | None] | None = start
@@ -77,6 +99,11 @@ class Follower:
         self._idle_since = 0.0
         self._done = False
         self.chunks = 0
+
+    @property
+    def holding(self) -> bool:
+        """Whether somebody may look at the stream as a whole."""
+        return self._holder is not None
 
     def begin(self) -> None:
         """Open the round, unless that was done."""
@@ -124,6 +151,67 @@ class Follower:
             stepper.leave(token)
         self._took(item)
         return item
+
+    def next(self, function: Callable[[], Any]) -> Any:
+        """Give the next item; where somebody looks at the stream, once it is there as a whole."""
+        if self._holder is None:
+            return self.step(function)
+        if self._admission is not None:
+            self._admit(self._admission)
+        if not self._holder.holds():
+            self._holder = None
+            return self.step(function)
+        if self._kept is None:
+            self._kept = deque()
+            try:
+                while True:
+                    self._kept.append(self.step(function))
+            except StopIteration:
+                pass
+            except Exception as error:
+                self._failure = error
+            try:
+                self._holder.look(list(self._kept))
+            except BaseException as error:
+                self._refused(error)
+                raise
+        return self._handed_out(StopIteration())
+
+    async def anext(self, function: Callable[[], Any]) -> Any:
+        """Do what `next` does, of an asynchronous stream."""
+        if self._holder is None:
+            return await self.astep(function)
+        if self._admission is not None:
+            await self._aadmit(self._admission)
+        if not self._holder.holds():
+            self._holder = None
+            return await self.astep(function)
+        if self._kept is None:
+            self._kept = deque()
+            try:
+                while True:
+                    self._kept.append(await self.astep(function))
+            except StopAsyncIteration:
+                pass
+            except Exception as error:
+                self._failure = error
+            try:
+                await self._holder.alook(list(self._kept))
+            except BaseException as error:
+                self._refused(error)
+                raise
+        return self._handed_out(StopAsyncIteration())
+
+    def _refused(self, error: BaseException) -> None:
+        self._kept = deque()
+        self._refusal = error
+
+    def _handed_out(self, end: Exception) -> Any:
+        if self._refusal is not None:
+            raise self._refusal
+        if self._kept:
+            return self._kept.popleft()
+        raise self._failure or end
 
     def _admit(self, admission: Admission) -> None:
         """Begin only if the stream may; what was refused once stays refused."""
@@ -243,10 +331,12 @@ class SyncItems(Items):
         return self._again(iter(self.__wrapped__))
 
     def __next__(self) -> Any:
-        return self._self_follower.step(self.__wrapped__.__next__)
+        return self._self_follower.next(self.__wrapped__.__next__)
 
     def send(self, value: Any) -> Any:
-        """Send a value into a generator."""
+        """Send a value into a generator; one that is held back as a whole takes none."""
+        if self._self_follower.holding:
+            return self.__next__()
         return self._self_follower.step(self.__wrapped__.send, value)
 
     def throw(self, *error: Any) -> Any:
@@ -275,10 +365,12 @@ class AsyncItems(Items):
         return self._again(self.__wrapped__.__aiter__())
 
     async def __anext__(self) -> Any:
-        return await self._self_follower.astep(self.__wrapped__.__anext__)
+        return await self._self_follower.anext(self.__wrapped__.__anext__)
 
     async def asend(self, value: Any) -> Any:
-        """Send a value into a generator."""
+        """Send a value into a generator; one that is held back as a whole takes none."""
+        if self._self_follower.holding:
+            return await self.__anext__()
         return await self._self_follower.astep(self.__wrapped__.asend, value)
 
     async def athrow(self, *error: Any) -> Any:
