@@ -26,7 +26,6 @@ from clew.store.prompt_records import (
     RecordedBlock,
     RecordedError,
     RecordedResponse,
-    Scope,
     SystemPrompt,
 )
 from clew.web import parts, prompt_words
@@ -498,7 +497,9 @@ def test_a_scope_hides_what_is_outside_of_it(tmp_path: Path) -> None:
     from starlette.types import Receive, Send
     from starlette.types import Scope as Connection
 
+    from clew.store.access import AccessLog
     from clew.store.prompt_index import PromptReader
+    from clew.web.access import CONTENT, READ, Visit, begin, principal
     from clew.web.inspector import Inspector
     from clew.web.views import Views, environment
 
@@ -509,8 +510,11 @@ def test_a_scope_hides_what_is_outside_of_it(tmp_path: Path) -> None:
     reader = PromptReader(tmp_path)
     inner = Starlette(routes=Inspector(reader, Views(environment())).routes())
 
+    who = principal("svc", kind="service", rights=frozenset({READ, CONTENT}), tenant="acme")
+    visit = Visit(principal=who, digest_of=str, log=AccessLog(tmp_path))
+
     async def app(scope: Connection, receive: Receive, send: Send) -> None:
-        scope.setdefault("state", {})["prompt_scope"] = Scope(tenant="acme")
+        begin(scope.setdefault("state", {}), visit)
         await inner(scope, receive, send)
 
     client = TestClient(app)

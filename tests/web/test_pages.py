@@ -13,6 +13,7 @@ import httpx
 import pytest
 import sample_runs
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.testclient import TestClient
 
 from clew import semconv
@@ -20,6 +21,7 @@ from clew.sources import BaseSource
 from clew.sources.wording import UNKNOWN
 from clew.store.database import connect
 from clew.store.records import Page, RunFilter, RunPage, RunRecord
+from clew.web.gate import AccessControl
 from clew.web.guard import HEADERS
 from clew.web.pages import Pages
 from clew.web.server import Running, start
@@ -322,8 +324,11 @@ class BrokenSource(BaseSource):
 
 def test_a_fault_is_500_without_details(caplog: pytest.LogCaptureFixture) -> None:
     """An unexpected fault shows a page of its own, is logged, and tells the reader nothing."""
-    app = Starlette(routes=Pages(BrokenSource(), address="").routes())
-    client = TestClient(app)
+    pages = Pages(BrokenSource(), address="")
+    control = Middleware(
+        AccessControl, authenticator=None, digest_of=str, log=None, views=pages.views
+    )
+    client = TestClient(Starlette(routes=pages.routes(), middleware=[control]))
     for path in ("/", f"/runs/{TRIAGE.run_id}"):
         page = client.get(path)
         assert 500 == page.status_code
@@ -425,3 +430,12 @@ def test_templates_print_nothing_unescaped() -> None:
         assert env.loader
         source = env.loader.get_source(env, name)[0]
         assert not re.search(r"\|\s*safe|autoescape|style=|<style|javascript:", source)
+
+
+def test_files_are_kept_by_the_browser(viewer: httpx.Client) -> None:
+    """A style sheet under the address of its version is asked for once; pages always are."""
+    page = viewer.get("/")
+    (address,) = re.findall(r'href="(/static/clew.css\?v=[0-9a-f]{12})"', page.text)
+    assert "public, max-age=31536000, immutable" == viewer.get(address).headers["cache-control"]
+    assert "no-store" == page.headers["cache-control"]
+    assert "no-store" == viewer.get("/static/clew.css").headers["cache-control"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -12,9 +12,12 @@ from starlette.routing import Route
 
 from clew.allow_list import AllowList
 from clew.sources import Source
+from clew.store.access import AccessLog
 from clew.store.prompt_index import PromptReader
 from clew.store.writer import Writer
+from clew.web.access import Authenticator
 from clew.web.bodies import Bodies, Limits
+from clew.web.gate import AccessControl, check_exposure
 from clew.web.guard import Guard
 from clew.web.pages import Pages
 from clew.web.receiver import Receiver
@@ -30,6 +33,8 @@ def create_app(
     limits: Limits | None = None,
     allow_list: AllowList | None = None,
     prompts: PromptReader | None = None,
+    authenticator: Authenticator | None = None,
+    digest_of: Callable[[str], str] | None = None,
 ) -> Starlette:
     """Return the ASGI application.
 
@@ -42,9 +47,22 @@ def create_app(
         limits: bounds of the receiver.
         allow_list: what timelines may show of a span's attributes; by default the default list.
         prompts: recorded model calls; without it there are no pages about them.
+        authenticator: tells who sends a request; without one everybody may read everything, which
+            is refused where others than this machine can reach the address.
+        digest_of: the keyed digest of an actor's id as runs have it, for what is a reader's own.
+
+    Raises:
+        ClewError: the address can be reached by others, and there is no authenticator.
     """
+    check_exposure(host, authenticator)
     bodies = Bodies(limits or Limits())
-    pages = Pages(source, address=address, allow_list=allow_list, prompts=prompts)
+    pages = Pages(
+        source,
+        address=address,
+        allow_list=allow_list,
+        prompts=prompts,
+        signs_in=authenticator is not None,
+    )
     dropping = Receiver(bodies, None)
     return Starlette(
         routes=[
@@ -56,6 +74,17 @@ def create_app(
         middleware=[
             Middleware(Guard, host=host, names=tuple(names)),
             Middleware(GZipMiddleware, minimum_size=4096, compresslevel=5),
+            Middleware(
+                AccessControl,
+                authenticator=authenticator,
+                digest_of=digest_of or _nobody,
+                log=None if prompts is None else AccessLog(prompts.folder),
+                views=pages.views,
+            ),
         ],
         exception_handlers={HTTPException: pages.failure},
     )
+
+
+def _nobody(identity: str) -> str:  # noqa: ARG001 - where no key is known, nobody owns a run
+    return ""

@@ -14,6 +14,8 @@ from starlette.types import Receive
 
 _WINDOW_BITS: Final = {"gzip": 31, "deflate": 15}
 """How zlib is told the format (https://zlib.net/manual.html, inflateInit2)."""
+REFUSED: Final = "clew_refused"
+"""In a request's state: the status with which the receiver refuses it, before it reads it."""
 _PIECE: Final = 1 << 18
 
 

@@ -11,6 +11,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -21,15 +22,14 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from clew.actors import may
+from clew.errors import ClewError
 from clew.store.access import AccessLog
 from clew.web import access
 from clew.web.access import Authenticator, Principal, Visit
-from clew.web.bodies import Bodies, Incoming, Limits, RefusedError
+from clew.web.bodies import REFUSED, Bodies, Incoming, Limits, RefusedError
 from clew.web.views import Views, wants_json
 
 COOKIE: Final = "clew_session"
-REFUSED: Final = "clew_refused"
-"""In a request's state: the status with which the receiver refuses it."""
 _HOURS: Final = 12
 _MOST_SESSIONS: Final = 1000
 _LONGEST_TOKEN: Final = 16 * 1024
@@ -181,6 +181,27 @@ class AccessControl:
         return self._views.page(
             "login.html", code=status, onward=own_path(onward), refused=status, twin=None
         )
+
+
+def check_exposure(host: str, authenticator: Authenticator | None) -> None:
+    """Insist on an authenticator where others than this machine can reach the address.
+
+    Raises:
+        ClewError: they can, and there is none.
+    """
+    if authenticator is None and not is_loopback(host):
+        raise ClewError(
+            f"others can reach {host or 'every address'}, and nobody would ask who they are: give "
+            "`--tokens FILE` or `--oidc FILE`, or stay on 127.0.0.1"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine can reach an address; a name other than localhost is none."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def own_path(given: str) -> str:

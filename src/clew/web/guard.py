@@ -27,6 +27,7 @@ HEADERS: Final = {
     "cross-origin-resource-policy": "same-origin",
     "x-frame-options": "DENY",
 }
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -59,8 +60,14 @@ class Guard:
                 headers.setdefault("cache-control", "no-store")
             await send(message)
 
-        if self.allows(Headers(scope=scope).get("host", "")):
+        headers = Headers(scope=scope)
+        if self.allows(headers.get("host", "")) and not is_foreign(scope["method"], headers):
             await self._app(scope, receive, send_guarded)
+        elif self.allows(headers.get("host", "")):
+            refusal = PlainTextResponse(
+                "A page of another site sent this; it is not taken.\n", status_code=403
+            )
+            await refusal(scope, receive, send_guarded)
         else:
             refusal = PlainTextResponse(
                 "This Host name is not served here. `clew serve --allow-host NAME` allows it.\n",
@@ -74,6 +81,21 @@ class Guard:
         if name in self._names:
             return True
         return self._any_address and _is_address(name)
+
+
+def is_foreign(method: str, headers: Headers) -> bool:
+    """Tell whether a page of another origin made the browser send something that changes things.
+
+    Browsers say where such a request comes from (https://www.w3.org/TR/fetch-metadata/ and the
+    `Origin` header of https://fetch.spec.whatwg.org/#origin-header); programs say nothing.
+    """
+    if method in _SAFE:
+        return False
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site not in {"same-origin", "none"}
+    origin = headers.get("origin")
+    return origin is not None and origin.lower().partition("://")[2] != headers["host"].lower()
 
 
 def host_name(host: str) -> str:

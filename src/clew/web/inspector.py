@@ -22,16 +22,16 @@ from clew.recording import switch
 from clew.sources.prompt_forms import record_form, row_form
 from clew.store.prompt_index import PromptReader
 from clew.store.prompt_records import (
-    EVERYTHING,
     AmbiguousRecordError,
     PromptFilter,
     PromptRecord,
     PromptRow,
     RecordNotFoundError,
-    Scope,
 )
 from clew.store.records import Page
+from clew.store.scopes import Scope
 from clew.web import diff, parts, prompt_words
+from clew.web.access import NO_CALL, open_content, scope_of
 from clew.web.views import (
     AmbiguousError,
     NotFoundError,
@@ -129,7 +129,7 @@ class Inspector:
     def _shown(
         self, request: Request, row: PromptRow, over: Over, rows: Sequence[PromptRow] | None
     ) -> Response:
-        record = self._record(row)
+        record = self._record(request, row)
         if wants_json(request):
             return json_response(record_form(row, record))
         if rows is None:
@@ -167,7 +167,7 @@ class Inspector:
 
     def _diff(self, request: Request) -> Response:
         first, second = self._find(request, "request"), self._find(request, "other")
-        before, after = self._record(first), self._record(second)
+        before, after = (self._record(request, each, "diff") for each in (first, second))
         found = diff.between((first, before), (second, after))
         if wants_json(request):
             return json_response(diff.form(found))
@@ -205,12 +205,13 @@ class Inspector:
         try:
             return self._reader.find_record(request.path_params[name], scope_of(request))
         except RecordNotFoundError:
-            raise NotFoundError("There is no such call.") from None
+            raise NotFoundError(NO_CALL) from None
         except AmbiguousRecordError as error:
             raise AmbiguousError(str(error)) from None
 
-    def _record(self, row: PromptRow) -> PromptRecord:
-        """Read a whole call: the one place where content is read."""
+    def _record(self, request: Request, row: PromptRow, what: str = "prompt") -> PromptRecord:
+        """Read a whole call: the one place where content is read, and written down."""
+        open_content(request, row, what)
         try:
             return self._reader.record(row)
         except RecordNotFoundError:
@@ -220,12 +221,6 @@ class Inspector:
 
     def _capturing(self) -> bool:
         return switch.read(self._reader.folder).enabled
-
-
-def scope_of(request: Request) -> Scope:
-    """Return whose records this request may read: everything, unless something before it said."""
-    found = getattr(request.state, "prompt_scope", None)
-    return found if isinstance(found, Scope) else EVERYTHING
 
 
 def over_of(request: Request) -> Over:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -11,11 +11,12 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from clew.allow_list import AllowList
-from clew.sources import Source, forms
+from clew.sources import RunNotFoundError, Source, forms
 from clew.store.prompt_index import PromptReader
 from clew.store.records import Page, RunFilter
+from clew.web import access
 from clew.web.inspector import Inspector
-from clew.web.run_pages import RunPages
+from clew.web.run_pages import RunPages, trace_id_of
 from clew.web.settings_page import SettingsPage
 from clew.web.snippet_pages import SnippetPages
 from clew.web.views import (
@@ -41,6 +42,7 @@ class Pages:
         address: where it is served, for the instructions on an empty page.
         allow_list: what timelines may show of a span's attributes; by default the default list.
         prompts: recorded model calls; without it there are no pages about them.
+        signs_in: True where readers sign in, and can sign out.
     """
 
     def __init__(
@@ -50,9 +52,11 @@ class Pages:
         address: str,
         allow_list: AllowList | None = None,
         prompts: PromptReader | None = None,
+        signs_in: bool = False,
     ) -> None:
         self._source = source
-        self._views = Views(environment(address=address, places=_PLACES if prompts else ()))
+        shared = environment(address=address, places=_PLACES if prompts else (), signs_in=signs_in)
+        self.views = self._views = Views(shared, check=self._check)
         self._inspector = None if prompts is None else Inspector(prompts, self._views)
         self._more: list[Route] = []
         if prompts is not None:
@@ -71,8 +75,16 @@ class Pages:
             *(self._inspector.routes() if self._inspector is not None else ()),
             *self._more,
             Route("/runs", _to_list, methods=["GET"]),
-            Mount("/static", StaticFiles(directory=HERE / "static")),
+            Mount("/static", _Files(directory=HERE / "static")),
         ]
+
+    def _check(self, request: Request) -> None:
+        """Find out whether a reader has anything to see at an address, before its page is asked."""
+        scope = access.scope_of(request)
+        if "run" not in request.path_params or scope.everything:
+            return
+        if not self._source.covers(trace_id_of(request), scope):
+            raise RunNotFoundError("there is no such run")
 
     def _list(self, request: Request) -> Response:
         asked = request.query_params
@@ -82,6 +94,7 @@ class Pages:
             denied=flag(asked, "denied"),
             failed=flag(asked, "failed"),
             everything=flag(asked, "everything"),
+            scope=access.scope_of(request),
         )
         page = Page(limit=whole(asked, "limit", _LIST_LIMIT), after=asked.get("after") or None)
         found = self._source.runs(wanted, page)
@@ -95,9 +108,21 @@ class Pages:
             newest=f"/?{urlencode(kept)}" if page.after else None,
             wanted=wanted,
             filtered=wanted != RunFilter(),
-            agents=self._source.agents(),
+            agents=self._source.agents(wanted.scope),
             twin=f"/api/runs?{urlencode(asked)}" if asked else "/api/runs",
         )
+
+
+class _Files(StaticFiles):
+    """Files of the pages; under the address of their version they never change."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        """Return a file, kept by the browser where the address says its version."""
+        response = super().file_response(*args, **kwargs)
+        scope = kwargs.get("scope") or args[2]
+        if scope["query_string"].startswith(b"v="):
+            response.headers["cache-control"] = "public, max-age=31536000, immutable"
+        return response
 
 
 def _to_list(request: Request) -> Response:  # noqa: ARG001 - an endpoint

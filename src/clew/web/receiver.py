@@ -20,14 +20,18 @@ from clew.errors import StoreError
 from clew.store import otlp_json, otlp_protobuf
 from clew.store.otlp import Batch, OtlpError
 from clew.store.writer import Writer
-from clew.web.bodies import Bodies, Incoming, RefusedError
+from clew.web.bodies import REFUSED, Bodies, Incoming, RefusedError
 
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
 _DECODERS: Final = {PROTOBUF: otlp_protobuf.decode, JSON: otlp_json.decode}
 _ENCODINGS: Final = frozenset({"identity", "gzip", "deflate"})
-_RPC_CODES: Final = {400: 3, 408: 4, 413: 8, 415: 3, 503: 14}
+_RPC_CODES: Final = {400: 3, 401: 16, 403: 7, 408: 4, 413: 8, 415: 3, 503: 14}
 """gRPC codes for the `Status` message in the body of an error."""
+_REFUSALS: Final = {
+    401: "give a token with the right to ingest: Authorization: Bearer ...",
+    403: "this token does not have the right to ingest",
+}
 _RETRY_SECONDS: Final = 2
 
 
@@ -49,6 +53,9 @@ class Receiver:
         incoming = Incoming(receive)
         content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
         try:
+            refused = scope.get("state", {}).get(REFUSED)
+            if refused is not None:
+                raise RefusedError(refused, _REFUSALS[refused])
             await self._take(headers, content_type, incoming, send)
         except RefusedError as error:
             await self._refuse(error, content_type, incoming, send)
@@ -123,6 +130,8 @@ async def _answer(
     ]
     if not last:
         headers.append((b"connection", b"close"))
+    if status == 401:
+        headers.append((b"www-authenticate", b'Bearer realm="clew"'))
     if status == 503:
         headers.append((b"retry-after", str(_RETRY_SECONDS).encode()))
     await send({"type": "http.response.start", "status": status, "headers": headers})

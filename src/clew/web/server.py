@@ -13,6 +13,7 @@ from typing import Final, Self
 
 import uvicorn
 
+from clew.digests import LazyDigests
 from clew.errors import ClewError
 from clew.settings import Settings
 from clew.sources.store import StoreSource
@@ -20,8 +21,10 @@ from clew.store import paths
 from clew.store.database import Claim
 from clew.store.prompt_index import PromptReader
 from clew.store.writer import Writer
+from clew.web.access import Authenticator
 from clew.web.app import create_app
 from clew.web.bodies import Limits
+from clew.web.gate import check_exposure
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 4318
@@ -85,6 +88,7 @@ def start(
     *,
     names: Iterable[str] = (),
     limits: Limits | None = None,
+    authenticator: Authenticator | None = None,
 ) -> Running:
     """Serve a store in a background thread and return when it answers.
 
@@ -94,11 +98,14 @@ def start(
         store_path: the file of the store; by default the one in the data folder.
         names: Host names that are answered besides `host` and those of loopback.
         limits: bounds of the receiver.
+        authenticator: tells who sends a request; needed where others can reach the address.
 
     Raises:
         StoreError: the store cannot be used, or is served already.
-        ClewError: the address cannot be bound, or the settings in the environment are wrong.
+        ClewError: the address cannot be bound, or others can reach it and there is no
+            authenticator, or the settings in the environment are wrong.
     """
+    check_exposure(host, authenticator)
     path = store_path or paths.store_path()
     with contextlib.ExitStack() as stack:
         sock = _bind(host, port)
@@ -115,6 +122,9 @@ def start(
             stack.callback(prompts.close)
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{sock.getsockname()[1]}"
+        settings = Settings.from_environment()
+        key = settings.digest_key
+        digests = LazyDigests(key.get_secret_value() if key else None, path.parent)
         app = create_app(
             writer,
             source,
@@ -122,8 +132,10 @@ def start(
             host=host,
             names=names,
             limits=limits,
-            allow_list=Settings.from_environment().effective_allow_list(),
+            allow_list=settings.effective_allow_list(),
             prompts=prompts,
+            authenticator=authenticator,
+            digest_of=lambda identity: digests.get().of(identity),
         )
         server = uvicorn.Server(_config(app))
         return Running(server, sock, address, stack.pop_all())

@@ -14,12 +14,15 @@ from clew.errors import ClewError
 from clew.recording import switch
 from clew.store.prompt_index import PromptReader
 from clew.store.records import QueryError
+from clew.web.access import require_all_tenants, scope_of
 from clew.web.csrf import ForgedError, Tokens
-from clew.web.inspector import legend, scope_of
+from clew.web.inspector import legend
 from clew.web.views import Views, json_response, wants_json
 
 RETENTION_CHOICES: Final = (1, 3, 7, 14, 30)
 """Days that the form offers."""
+RIGHT: Final = "capture:raise"
+"""What a reader needs to look at the settings of an installation, and to change them."""
 _LARGEST_FORM: Final = 16 * 1024
 _MOST_DAYS: Final = 3650
 _WORDS: Final = {"true": True, "on": True, "enable": True, "false": False, "off": False,
@@ -48,6 +51,7 @@ class SettingsPage:
         ]
 
     def _show(self, request: Request) -> Response:
+        require_all_tenants(request, RIGHT)
         if wants_json(request):
             return json_response(self._form())
         return self._page(request, saved=request.query_params.get("saved") == "1")
@@ -61,6 +65,7 @@ class SettingsPage:
 
     def _store(self, sent: dict[str, str]) -> Any:
         def store(request: Request) -> Response:
+            require_all_tenants(request, RIGHT)
             try:
                 self._tokens.check(request, sent.get("token", ""))
                 enabled, days = _values(sent)

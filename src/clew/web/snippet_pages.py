@@ -13,6 +13,7 @@ from clew.prompts import forms
 from clew.prompts.snippets import parse_tags, unmatched
 from clew.store.snippets import SqliteRepository
 from clew.web import prompt_words
+from clew.web.access import CONTENT, require_all_tenants
 from clew.web.views import NotFoundError, Views, json_response, wants_json
 
 
@@ -40,6 +41,7 @@ class SnippetPages:
         )
 
     def _list(self, request: Request) -> Response:
+        require_all_tenants(request, CONTENT)
         tag = request.query_params.get("tag", "").strip()
         known, skills = self._repository.snippets(), self._repository.skills()
         found = [each for each in known if not tag or each.has_tag(tag)]
@@ -70,6 +72,7 @@ class SnippetPages:
         )
 
     def _snippet(self, request: Request) -> Response:
+        require_all_tenants(request, CONTENT)
         found = self._repository.find(request.path_params["identifier"])
         if found is None:
             raise NotFoundError("There is no such snippet.")
@@ -91,6 +94,7 @@ class SnippetPages:
         )
 
     def _skill(self, request: Request) -> Response:
+        require_all_tenants(request, CONTENT)
         found = self._repository.find_skill(request.path_params["reference"])
         if found is None:
             raise NotFoundError("There is no such skill.")

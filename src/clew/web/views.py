@@ -61,6 +61,7 @@ def environment(**shown: Any) -> Environment:
         "statuses": semconv.RUN_STATUSES,
         "place": "",
         "places": (),
+        "signs_in": False,
         **shown,
     }
     cast("dict[str, Any]", env.globals).update(shared)
