@@ -65,7 +65,7 @@ def play(
     docs/play-example.yaml is one that needs no network and no account. The run is sent to a viewer
     (`clew serve`) that is up on this machine, or where OTEL_EXPORTER_OTLP_ENDPOINT says.
     """
-    from clew.loop import Augmentation
+    from clew.loop import Augmentation, playing, showing
     from clew.loop.playing import PlayConfiguration, authorised
 
     if (question is None) == (resume is None):
@@ -88,10 +88,10 @@ def play(
             else:
                 assert question is not None  # noqa: S101 - asked above
                 result = _live(played, question, augmentation, player, trace, raw=raw)
-        waits = _keep(result)
+        waits = playing.keep_state(result)
         where = None if address is None else f"{address}/runs/{result.run_id}"
         if as_json:
-            print_json(play_view.form(result, trace, where, waits))
+            print_json(showing.form(result, trace, where, waits))
         else:
             view.end(result)
     if where is not None:
@@ -245,18 +245,6 @@ def _viewer() -> str | None:
 # --- runs that wait ------------------------------------------------------------------------------
 
 
-def _keep(result: LoopResult) -> Path | None:
-    """Keep the state of a run that waits, for its owner alone; return the file."""
-    from clew.store.paths import data_dir, prepare
-
-    if result.waiting is None:
-        return None
-    path = data_dir() / "waiting" / f"{result.run_id}.json"
-    prepare(path)
-    path.write_bytes(result.waiting.state)
-    return path
-
-
 def _how_to_go_on(configuration: Path, result: LoopResult, path: Path) -> str:
     waiting = result.waiting
     assert waiting is not None  # noqa: S101 - it has a file
@@ -276,11 +264,13 @@ def _members(schema: dict[str, Any]) -> list[str]:
 
 
 def _show_dry(dry: DryRun, trace: Trace, *, as_json: bool) -> None:
+    from clew.loop import showing
+
     if as_json:
-        print_json(play_view.dry_form(dry, trace))
+        print_json(showing.dry_form(dry, trace))
     else:
         play_view.print_dry(dry, trace)
-    if dry.reason is not None:
-        by = "" if dry.gate is None else f" by the gate {dry.gate} ({dry.code})"
-        say(f"nothing would be sent: {dry.reason}{by}")
+    denial = showing.denial_of(dry)
+    if denial is not None:
+        say(denial)
         raise typer.Exit(1)

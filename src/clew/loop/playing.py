@@ -36,12 +36,14 @@ from clew.gates.context import ContextGate
 from clew.gates.rules_file import RulesFileGate
 from clew.loop.fence import SqliteFence
 from clew.loop.loop import Loop
+from clew.loop.result import LoopResult
 from clew.loop.tools import Effect, Tool
 from clew.loop.window import Window
 from clew.prompts.configuration import Configuration
 from clew.prompts.files import FileRepository
 from clew.prompts.repository import MemoryRepository, Repository
 from clew.providers import Choice, FallbackProvider, Provider, provider
+from clew.store.paths import data_dir, prepare
 from clew.store.snippets import SqliteRepository
 from clew.typing import DATA_CLASSES, Gate
 
@@ -184,6 +186,11 @@ class PlayConfiguration(Configuration):
     actors: tuple[KnownActor, ...] = ()
 
 
+def may_play(configuration: PlayConfiguration, path: Path, actor: Actor) -> bool:
+    """Tell whether somebody may play a configuration that stands in this file."""
+    return may(actor, ACTION, owner=configuration.owner or _owner_of(path))
+
+
 def authorised(configuration: PlayConfiguration, path: Path, name: str | None) -> Actor:
     """Return who plays a configuration.
 
@@ -201,8 +208,7 @@ def authorised(configuration: PlayConfiguration, path: Path, name: str | None) -
     me = getpass.getuser() if name is None else name
     known = next((one for one in configuration.actors if one.id == me), None)
     actor = Actor(id=me) if known is None else Actor(**known.model_dump())
-    owner = configuration.owner or _owner_of(path)
-    if not may(actor, ACTION, owner=owner):
+    if not may_play(configuration, path, actor):
         raise ClewError(
             f"{me!r} may not use the configuration {configuration.identifier!r}: it takes its "
             f"owner, an administrator, or the scope {ACTION}"
@@ -214,6 +220,23 @@ def _owner_of(path: Path) -> str | None:
     with contextlib.suppress(OSError, KeyError, NotImplementedError):
         return path.owner()
     return None
+
+
+def keep_state(result: LoopResult) -> Path | None:
+    """Keep the state of a run that waits in the data folder, for its owner alone.
+
+    Returns:
+        The file, for `clew play --resume`; None where the run does not wait.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    if result.waiting is None:
+        return None
+    path = data_dir() / "waiting" / f"{result.run_id}.json"
+    prepare(path)
+    path.write_bytes(result.waiting.state)
+    return path
 
 
 class Play:
