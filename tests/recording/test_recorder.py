@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -23,6 +26,7 @@ from wires import ANSWER, CHAT_ANSWER, QUESTION, SHAPES
 
 import clew
 from clew import _guard
+from clew.errors import StoreError
 from clew.prompts import Prompt, registry
 from clew.recording.recorder import Recorder
 from clew.store.prompt_index import PromptReader
@@ -716,3 +720,72 @@ def test_shapes_are_all_recorded_under_their_provider(start: Start) -> None:
     assert {
         *("openai", "anthropic", "gcp.gemini", "ollama", "cohere", "aws.bedrock"),
     } == {row.provider for row in session.rows()}
+
+
+def test_what_is_lost_is_measured(start: Start) -> None:
+    """As items of the signal `records`; while nothing is recorded there is no such series."""
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+    def of_records(reader: InMemoryMetricReader) -> dict[str, int]:
+        found: dict[str, int] = {}
+        data = reader.get_metrics_data()
+        for resource in data.resource_metrics if data is not None else ():
+            for scope in resource.scope_metrics:
+                for metric in scope.metrics:
+                    for point in metric.data.data_points:
+                        if (point.attributes or {}).get("clew.pipeline.signal") == "records":
+                            found[metric.name] = point.value  # type: ignore[union-attr]
+        return found
+
+    reader = InMemoryMetricReader()
+    session = start(metric_readers=(reader,))
+    recorder: Recorder = session.runtime.recorder
+    send(URL, Wire(CHAT_ANSWER), json=BODY)
+    recorder.submit(Broken())  # type: ignore[arg-type]
+    session.rows()
+    assert {"clew.pipeline.dropped": 0, "clew.pipeline.failed": 1} == of_records(reader)
+    _guard.forget()
+    clew.shutdown()
+    quiet = InMemoryMetricReader()
+    start(metric_readers=(quiet,), prompt_capture=False)
+    assert {} == of_records(quiet)
+
+
+# --- several processes ----------------------------------------------------------------------------
+
+PROGRAM = f"""
+import sys, httpx, clew
+clew.configure("p" + sys.argv[1], span_exporters=[])
+clew.instrument()
+answer = lambda request: httpx.Response(200, json={{"choices": []}})
+client = httpx.Client(transport=httpx.MockTransport(answer))
+for number in range(25):
+    with clew.run("agent-" + sys.argv[1]):
+        client.post({URL!r}, json={{"messages": [{{"role": "user", "content": str(number)}}]}})
+clew.shutdown()
+"""
+
+
+def test_four_processes_record_into_one_folder(start: Start) -> None:
+    """At the same time, with sweeps and readers beside them: nothing is lost or mixed up."""
+    session = start()
+    environment = {
+        **os.environ,
+        "CLEW_DATA_DIR": str(session.folder),
+        "CLEW_CAPTURE": "full",
+        "CLEW_PROMPT_CAPTURE": "on",
+    }
+    processes = [
+        subprocess.Popen([sys.executable, "-c", PROGRAM, str(number)], env=environment)
+        for number in range(4)
+    ]
+    while any(process.poll() is None for process in processes):
+        with contextlib.suppress(StoreError):  # while the first of them makes the file
+            session.rows()
+        time.sleep(0.02)
+    assert [0, 0, 0, 0] == [process.returncode for process in processes]
+    rows = session.rows()
+    counts = {f"agent-{number}": 25 for number in range(4)}
+    assert counts == {name: sum(row.agent == name for row in rows) for name in counts}
+    for row, record in zip(rows, session.records(), strict=True):
+        assert (row.request_id, f"p{str(row.agent)[-1]}") == (record.request_id, row.service)

@@ -204,6 +204,10 @@ class Metrics:
             (dropped, "metrics"): self.lost,
             (failed, "spans"): self._fanout.failed,
         }
+        recording = self._runtime.recording
+        lost = None if recording is None else recording.lost()
+        if lost is not None:
+            totals[dropped, "records"], totals[failed, "records"] = lost
         # The export thread may be counting: `dict` copies at once.
         for rule, count in dict(self._filter.dropped).items():
             totals[instruments.PRIVACY_DROPPED, rule] = count

@@ -108,6 +108,13 @@ class Recorder(Protocol):
 class Closing(Protocol):
     """What has to be shut down with the runtime."""
 
+    def lost(self) -> tuple[int, int] | None:
+        """Return how many calls found the queue full, and how many could not be written.
+
+        None where nothing was ever recorded.
+        """
+        ...
+
     def flush(self, timeout: float) -> bool:
         """Write what is waiting; tell whether that was done in time (s)."""
         ...

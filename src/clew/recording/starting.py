@@ -79,6 +79,11 @@ class Recording:
             if on:
                 self._runtime.capturing = True
 
+    def lost(self) -> tuple[int, int] | None:
+        """Return how many calls found the queue full, and how many could not be written."""
+        recorder = self._recorder
+        return None if recorder is None else (recorder.dropped, recorder.failed)
+
     def flush(self, timeout: float) -> bool:
         """Write what was submitted until now; tell whether that was done in time (s)."""
         return self._recorder is None or self._recorder.flush(timeout)
