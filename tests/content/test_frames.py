@@ -72,6 +72,10 @@ def test_an_event_that_was_changed_is_written_anew() -> None:
     frame.document["u"] = "é"
     frame.changed = True
     assert frame.bytes() == (b'event: a\r\nid: 7\r\ndata: {"t":"\\ud83d","u":"\\u00e9"}\r\n\r\n')
+    first = Frame(b'\xef\xbb\xbfdata: {"t": "x"}\n\n', sse=True)
+    first.document["t"] = "y"
+    first.changed = True
+    assert first.bytes() == b'data: {"t":"y"}\n\n'
     line = Frame(b'{"t": "x"}\r\n', sse=False)
     line.document["t"] = "y"
     line.changed = True

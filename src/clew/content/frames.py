@@ -46,8 +46,8 @@ class Frame:
         if not self._sse:
             return data + self.raw[len(self.raw.rstrip()) :]
         lines: list[bytes] = []
-        for line in _LINES.findall(self.raw):
-            if not line.startswith(b"data"):
+        for line in _LINES.findall(self.raw.removeprefix(_BOM)):
+            if not line.startswith(b"data:"):
                 lines.append(line)
             elif data:
                 lines.append(b"data: " + data + line[len(line.rstrip(b"\r\n")) :])
