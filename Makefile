@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo live test check format bench bench-figures soak clean
+.PHONY: help demo live backends test check format bench bench-figures soak clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -25,6 +25,10 @@ demo: $(READY) ## run an agent through the real clients and show its trace
 
 live: $(READY) ## the demo with a real model, offline (builds llama.cpp once, about 20 minutes)
 	$(BIN)/python tests/live/live.py --no-serve
+
+backends: $(READY) ## run a real Collector, Jaeger and Prometheus (builds them once, 10 minutes)
+	$(BIN)/python tests/backends/build_peers.py >/dev/null
+	@$(BIN)/python tests/backends/serve.py
 
 test: $(READY) ## run the tests
 	$(BIN)/python -m pytest -q -m 'not soak' -n $(WORKERS) --dist loadfile --reruns 2 $(PYTEST_ARGS)

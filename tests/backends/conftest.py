@@ -15,6 +15,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "store" / "support"))
 import peers
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give these tests more time: programs start, and a busy machine is slow."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.timeout(300))
+
+
 @pytest.fixture(scope="session")
 def programs() -> None:
     """Skip where a program is missing; in CI that is a failure."""

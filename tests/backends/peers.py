@@ -1,6 +1,6 @@
 """Start the real Collector, Jaeger and Prometheus on loopback, each in a process of its own.
 
-`build.py` builds the first two; Prometheus comes from the system's packages.
+`build_peers.py` builds the first two; Prometheus comes from the system's packages.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
 
-import build
+import build_peers
 
-CONFIGS = build.MANIFEST.parent
+CONFIGS = build_peers.MANIFEST.parent
 READY_S = 60
 
 
@@ -34,6 +34,17 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def is_free(port: int) -> bool:
+    """Tell whether nobody listens on a port of loopback."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 class Peer:
@@ -160,7 +171,7 @@ class Jaeger(Peer):
         config = folder / "jaeger.json"
         folder.mkdir(parents=True, exist_ok=True)
         config.write_text(json.dumps(self._config(files), indent=1))
-        command = [str(build.program("jaeger")), "--config", str(config)]
+        command = [str(build_peers.program("jaeger")), "--config", str(config)]
         super().__init__("jaeger", command, folder)
 
     def _config(self, files: bool) -> dict[str, Any]:
@@ -220,7 +231,7 @@ class Collector(Peer):
         self.own_metrics = f"127.0.0.1:{self_port}"
         self.health = f"127.0.0.1:{free_port()}"
         self.queue = folder / "queue"
-        command = [str(build.program("collector"))]
+        command = [str(build_peers.program("collector"))]
         for name in names:
             path = name if isinstance(name, Path) else CONFIGS / f"{name}.yaml"
             command += ["--config", str(path)]
@@ -317,9 +328,9 @@ def answers_with(url: str, status: int) -> bool:
 
 def missing() -> str | None:
     """Return what is not there of the programs that these tests need, None when all is."""
-    for name in build.PROGRAMS:
-        if not build.program(name).exists():
-            return f"{name} is not built: `python tests/backends/build.py` does it"
+    for name in build_peers.PROGRAMS:
+        if not build_peers.program(name).exists():
+            return f"{name} is not built: `python tests/backends/build_peers.py` does it"
     for name in ("prometheus", "promtool"):
         if shutil.which(name) is None:
             return f"{name} is not installed"

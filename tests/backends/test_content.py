@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import agents
+import agent_runs
 import openai
 import peers
 import pytest
@@ -46,7 +46,7 @@ def talk(base_url: str, calls: int, **options: Any) -> str:
         service_name="talker", capture="full", content_to=frozenset({"spans"}),
         seal_grace_s=0.05, shutdown_s=60, **options,
     )  # fmt: skip
-    clew.configure(settings=settings, span_exporters=[agents.exporter(base_url)])
+    clew.configure(settings=settings, span_exporters=[agent_runs.exporter(base_url)])
     clew.instrument()
     with (
         ScriptedProvider(lambda _: Reply(text='It says: "soon" \\ {"a": [1]}')) as provider,
@@ -71,7 +71,7 @@ def talk(base_url: str, calls: int, **options: Any) -> str:
 def record_of(jaeger: peers.Jaeger, trace_id: str, spans: int) -> RunRecord:
     """Return a run once all its spans are there."""
     with open_source(f"jaeger://{jaeger.address}?timeout=60") as source:
-        agents.eventually(lambda: len(source.run(trace_id).spans), spans, seconds=60)
+        agent_runs.eventually(lambda: len(source.run(trace_id).spans), spans, seconds=60)
         return source.run(trace_id)
 
 

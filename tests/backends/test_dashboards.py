@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import agents
+import agent_runs
 import peers
 import pytest
 import traceql
@@ -71,11 +71,11 @@ def prometheus(
     targets = {"gateway": gateway.prometheus, "collector": gateway.own_metrics}
     folder = tmp_path_factory.mktemp("prometheus")
     with peers.Prometheus(folder, targets, rules=[FOLDER / "clew.rules.yaml"]) as running:
-        agents.run_demo(gateway.otlp, metric_readers=(agents.reader(gateway.otlp),))
+        agent_runs.run_demo(gateway.otlp, metric_readers=(agent_runs.reader(gateway.otlp),))
         # The counts of spans are flushed each 15 s; two of them make a rate.
         workload.everything(gateway.otlp, 20)
         suspended = 'traces_span_metrics_calls_total{clew_run_status="waiting_for_approval"} > 0'
-        agents.eventually(lambda: running.query(suspended))
+        agent_runs.eventually(lambda: running.query(suspended))
         running.filled_at = time.time()
         yield running
 
@@ -109,7 +109,7 @@ def test_figures_are_those_of_the_runs(
     from clew.store.records import Page, RunFilter
 
     with open_source(f"jaeger://{jaeger.address}?service=busy") as source:
-        runs = agents.eventually(lambda: source.runs(RunFilter(), Page(limit=1000)).runs)
+        runs = agent_runs.eventually(lambda: source.runs(RunFilter(), Page(limit=1000)).runs)
     ours = [each for each in runs if each.service == "busy"]
     by_title = {
         panel["title"]: filled_in(target["expr"].replace("$service", "busy"))
@@ -138,7 +138,7 @@ def test_processes_of_one_call_each_are_all_counted(
         subprocess.run(command, env=environment, check=True, timeout=60)
     expression = next(t["expr"] for w, _, t in PROMQL if w == "clew-runs: Started A")
     short = filled_in(expression.replace("$service", "short"))
-    assert 5 == agents.eventually(
+    assert 5 == agent_runs.eventually(
         lambda: sum(float(each["value"][1]) for each in prometheus.query(short)), 5
     )
 
@@ -227,7 +227,7 @@ def test_rules_load_and_none_is_broken(prometheus: peers.Prometheus) -> None:
         rules = prometheus.get("/api/v1/rules")["data"]["groups"]
         return {rule["health"] for group in rules for rule in group["rules"]}
 
-    assert {"ok"} == agents.eventually(health, {"ok"})
+    assert {"ok"} == agent_runs.eventually(health, {"ok"})
 
 
 def test_every_alert_is_tested_by_promtool(programs: None) -> None:

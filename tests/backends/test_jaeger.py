@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import agents
+import agent_runs
 import msgspec
 import peers
 import pytest
@@ -36,7 +36,7 @@ def send(base_url: str, *runs: sample_runs.Sample) -> None:
 def in_jaeger(jaeger: peers.Jaeger, trace_id: str, spans: int) -> RunRecord:
     """Return a run once all its spans are there."""
     with open_source(f"jaeger://{jaeger.address}") as source:
-        agents.eventually(lambda: len(source.run(trace_id).spans), spans)
+        agent_runs.eventually(lambda: len(source.run(trace_id).spans), spans)
         return source.run(trace_id)
 
 
@@ -44,7 +44,7 @@ def test_a_run_is_found_under_its_uuid_complete_and_in_order(
     gateway: peers.Collector, jaeger: peers.Jaeger
 ) -> None:
     """What the agent exported is in Jaeger, under the run's id, every span once and in order."""
-    run_id, exported = agents.run_demo(gateway.otlp)
+    run_id, exported = agent_runs.run_demo(gateway.otlp)
     record = in_jaeger(jaeger, run_id.hex, len(exported))
     assert str(run_id) == record.summary.run_id
     sent = {
@@ -74,7 +74,7 @@ def test_clew_verify_proves_from_jaeger_that_nothing_is_missing(
 ) -> None:
     """A run that went through the Collector and was stored by Jaeger verifies as complete."""
     monkeypatch.setenv("CLEW_INTEGRITY_KEY", "a secret of thirty-two bytes, or more")
-    run_id, exported = agents.run_demo(gateway.otlp)
+    run_id, exported = agent_runs.run_demo(gateway.otlp)
     in_jaeger(jaeger, run_id.hex, len(exported))
     arguments = ["verify", str(run_id), "--source", f"jaeger://{jaeger.address}", "--json"]
     result = CliRunner().invoke(build(arguments), arguments)
@@ -122,7 +122,7 @@ def test_lists_filters_and_pages(gateway: peers.Collector, jaeger: peers.Jaeger)
     span = RunFilter(since_ns=base - 1, until_ns=base + 10**11)
     everything = msgspec.structs.replace(span, everything=True)
     with open_source(f"jaeger://{jaeger.address}") as source:
-        listed = agents.eventually(
+        listed = agent_runs.eventually(
             lambda: [each.trace_id for each in source.runs(everything, Page()).runs],
             [each.trace_id for each in reversed(made)],
         )

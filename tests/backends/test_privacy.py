@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import agents
+import agent_runs
 import careless
 import peers
 import pytest
@@ -63,7 +63,7 @@ def test_nothing_of_a_careless_application_is_in_jaegers_storage(
         except OSError:
             return None
 
-    answer = agents.eventually(trace)
+    answer = agent_runs.eventually(trace)
     (span,) = answer["data"][0]["spans"]
     tags = {each["key"]: each["value"] for each in span["tags"]}
     assert ("chat", AGENT) == (span["operationName"], tags["gen_ai.agent.name"])
@@ -104,7 +104,7 @@ def test_no_label_of_a_careless_application_is_a_metric(gate: peers.Collector) -
         answer = requests.get(f"http://{gate.prometheus}/metrics", headers=headers, timeout=5)
         return answer.text if AGENT in answer.text else ""
 
-    text = agents.eventually(page)
+    text = agent_runs.eventually(page)
     lines = [each for each in text.splitlines() if each.startswith("clew_runs_started")]
     assert 1 == len(lines), text
     assert lines[0].startswith(
@@ -131,7 +131,7 @@ def test_local_yaml_keeps_the_marker_from_viewer_and_file(programs: None, tmp_pa
         ) as local,
     ):
         assert 200 == post(local.otlp, "traces", careless.message(TRACE, AGENT))
-        agents.eventually(lambda: viewer.spans)
+        agent_runs.eventually(lambda: viewer.spans)
         local.stop()
         assert 1 == len(viewer.spans)
         seen = b"".join(viewer.bodies) + file.read_bytes()

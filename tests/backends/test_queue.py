@@ -7,7 +7,7 @@ import threading
 import time
 from pathlib import Path
 
-import agents
+import agent_runs
 import peers
 import requests
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -77,7 +77,7 @@ def test_killed_and_restarted_under_load_nothing_accepted_is_lost(
             sender.start()
         for _ in range(2):
             before = [len(each.accepted) for each in senders]
-            agents.eventually(
+            agent_runs.eventually(
                 lambda before=before: all(
                     len(each.accepted) > was + 500
                     for each, was in zip(senders, before, strict=True)
@@ -105,7 +105,7 @@ def test_killed_and_restarted_under_load_nothing_accepted_is_lost(
                     if each.startswith("otelcol_exporter_sent_spans")
                 )
 
-            agents.eventually(lambda: stored() >= len(accepted), seconds=60)
+            agent_runs.eventually(lambda: stored() >= len(accepted), seconds=60)
             sample = [*sorted(accepted)[:: max(1, len(accepted) // 300)], max(accepted)]
             lost = [
                 each for each in sample

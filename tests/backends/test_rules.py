@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Self
 
-import agents
+import agent_runs
 import peers
 import pytest
 import requests
@@ -156,7 +156,7 @@ class Through:
             timeout=10,
         )
         assert 200 == answer.status_code
-        agents.eventually(lambda: len(self.sink.spans) - before, len(spans))
+        agent_runs.eventually(lambda: len(self.sink.spans) - before, len(spans))
         found = {each.span_id: each for each in self.sink.spans[before:]}
         return [found[each.span_id] for each in spans]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import agents
+import agent_runs
 import httpx
 import openai
 from opentelemetry import trace
@@ -36,7 +36,7 @@ def service(
     settings = Settings.from_environment(
         service_name=name,
         provider_hosts={"{}:{}".format(*provider.address): "openai"},
-        metric_readers=(agents.reader(base_url),),
+        metric_readers=(agent_runs.reader(base_url),),
         metric_tenants=frozenset({"acme"}),
         metric_reasons=frozenset({REASON}),
         export_delay_ms=50,
@@ -44,7 +44,7 @@ def service(
         digest_key="a key for tests",
         **options,
     )
-    clew.configure(settings=settings, span_exporters=[agents.exporter(base_url)])
+    clew.configure(settings=settings, span_exporters=[agent_runs.exporter(base_url)])
     clew.instrument()
     try:
         yield

@@ -51,6 +51,12 @@ def demo(
         Path | None,
         typer.Option("--export", metavar="FILE", help="Write the run as one OTLP JSON document."),
     ] = None,
+    otlp: Annotated[
+        str | None,
+        typer.Option(
+            "--otlp", metavar="URL", help="Send the run to this OTLP/HTTP receiver instead."
+        ),
+    ] = None,
     base_url: Annotated[
         str | None,
         typer.Option("--base-url", metavar="URL", help="Ask this OpenAI-compatible server."),
@@ -68,7 +74,11 @@ def demo(
     if (base_url is None) != (model_name is None):
         raise typer.BadParameter("--base-url and --model belong together")
     with ExitStack() as stack:
-        receiver = stack.enter_context(_receiver(port if serve else None))
+        receiver = (
+            stack.enter_context(_receiver(port if serve else None))
+            if otlp is None
+            else _Receiver(otlp.rstrip("/"), viewer=_is_viewer(otlp.rstrip("/")))
+        )
         live = None if base_url is None or model_name is None else (base_url, model_name)
         trace = _run_agent(live, receiver.traces_endpoint)
         address = receiver.address(str(trace.outcome.run_id))

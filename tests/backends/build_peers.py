@@ -1,6 +1,6 @@
 """Build the real Jaeger and the real Collector of these tests, once, into the cache.
 
-    python tests/backends/build.py [jaeger] [collector]
+    python tests/backends/build_peers.py [jaeger] [collector]
 
 Prints the path of each program. A program is built when the cache does not have it under its
 version; the Collector's version includes its manifest, `collector-config/builder.yaml`. Needs Go
@@ -15,6 +15,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -45,7 +46,9 @@ def program(name: str) -> Path:
     """Return where a program is, or would be."""
     if name == "jaeger":
         return cache() / f"jaeger-{JAEGER}" / "jaeger"
-    digest = hashlib.sha256(MANIFEST.read_bytes()).hexdigest()[:12]
+    lines = (each.split("#")[0].rstrip() for each in MANIFEST.read_text().splitlines())
+    said = "\n".join(each for each in lines if each)
+    digest = hashlib.sha256(said.encode()).hexdigest()[:12]
     return cache() / f"collector-{digest}" / "clew-collector"
 
 
@@ -153,6 +156,7 @@ def main(names: list[str]) -> int:
     if unknown:
         _say(f"{unknown[0]} is none of {', '.join(PROGRAMS)}")
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends what it has started, too
     try:
         for name in names or PROGRAMS:
             print(build(name), flush=True)
