@@ -55,7 +55,7 @@ def _of_run(run: Run | None) -> dict[str, Any]:
 
 
 def _zone(runtime: Runtime, host: str, provider: str | None) -> str:
-    """Return the zone of a host; a callable of the user's own has none, and is in its provider's."""
+    """Return the zone of a host; a callable of one's own has none, and is in its provider's."""
     zones = runtime.settings.trust_zones
     name = host or provider or ""
     return zones.get(name) or zones.get(name.partition(":")[0]) or UNKNOWN_ZONE
