@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -21,6 +22,10 @@ from clew.web.gate import AccessControl, check_exposure
 from clew.web.guard import Guard
 from clew.web.pages import Pages
 from clew.web.receiver import Receiver
+from clew.web.views import Views
+
+if TYPE_CHECKING:
+    from clew.web.play import PlayPages
 
 
 def create_app(
@@ -35,6 +40,7 @@ def create_app(
     prompts: PromptReader | None = None,
     authenticator: Authenticator | None = None,
     digest_of: Callable[[str], str] | None = None,
+    play: Callable[[Views], PlayPages] | None = None,
 ) -> Starlette:
     """Return the ASGI application.
 
@@ -50,6 +56,7 @@ def create_app(
         authenticator: tells who sends a request; without one everybody may read everything, which
             is refused where others than this machine can reach the address.
         digest_of: the keyed digest of an actor's id as runs have it, for what is a reader's own.
+        play: makes the pages of the playground; without it there are none.
 
     Raises:
         ClewError: the address can be reached by others, and there is no authenticator.
@@ -62,6 +69,7 @@ def create_app(
         allow_list=allow_list,
         prompts=prompts,
         signs_in=authenticator is not None,
+        play=play,
     )
     dropping = Receiver(bodies, None)
     return Starlette(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -29,9 +30,13 @@ from clew.web.views import (
     whole,
 )
 
+if TYPE_CHECKING:
+    from clew.web.play import PlayPages
+
 _LIST_LIMIT: Final = 50
 _PLACES: Final = (("prompts", "/prompts"), ("snippets", "/snippets"), ("settings", "/settings"))
 """Pages beside the runs, for the header."""
+_PLAY: Final = ("play", "/play")
 
 
 class Pages:
@@ -43,6 +48,7 @@ class Pages:
         allow_list: what timelines may show of a span's attributes; by default the default list.
         prompts: recorded model calls; without it there are no pages about them.
         signs_in: True where readers sign in, and can sign out.
+        play: makes the pages of the playground, where there is one.
     """
 
     def __init__(
@@ -53,12 +59,14 @@ class Pages:
         allow_list: AllowList | None = None,
         prompts: PromptReader | None = None,
         signs_in: bool = False,
+        play: Callable[[Views], PlayPages] | None = None,
     ) -> None:
         self._source = source
-        shared = environment(address=address, places=_PLACES if prompts else (), signs_in=signs_in)
+        places = (*(_PLACES if prompts else ()), *((_PLAY,) if play is not None else ()))
+        shared = environment(address=address, places=places, signs_in=signs_in)
         self.views = self._views = Views(shared, check=self._check)
         self._inspector = None if prompts is None else Inspector(prompts, self._views)
-        self._more: list[Route] = []
+        self._more: list[Route] = [] if play is None else play(self._views).routes()
         if prompts is not None:
             self._more += SettingsPage(prompts, self._views).routes()
             self._more += SnippetPages(prompts.path, self._views).routes()

@@ -6,10 +6,10 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import uvicorn
 
@@ -25,6 +25,10 @@ from clew.web.access import Authenticator
 from clew.web.app import create_app
 from clew.web.bodies import Limits
 from clew.web.gate import check_exposure
+from clew.web.views import Views
+
+if TYPE_CHECKING:
+    from clew.web.play import Playground, PlayPages
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 4318
@@ -89,6 +93,7 @@ def start(
     names: Iterable[str] = (),
     limits: Limits | None = None,
     authenticator: Authenticator | None = None,
+    playground: Playground | None = None,
 ) -> Running:
     """Serve a store in a background thread and return when it answers.
 
@@ -99,6 +104,8 @@ def start(
         names: Host names that are answered besides `host` and those of loopback.
         limits: bounds of the receiver.
         authenticator: tells who sends a request; needed where others can reach the address.
+        playground: configurations that may be played here: Clew is then configured for this
+            process, and what it traces goes into the store.
 
     Raises:
         StoreError: the store cannot be used, or is served already.
@@ -136,9 +143,32 @@ def start(
             prompts=prompts,
             authenticator=authenticator,
             digest_of=lambda identity: digests.get().of(identity),
+            play=None if playground is None else _playing(playground, writer, path.parent, stack),
         )
         server = uvicorn.Server(_config(app))
         return Running(server, sock, address, stack.pop_all())
+
+
+def _playing(
+    playground: Playground, writer: Writer, folder: Path, stack: contextlib.ExitStack
+) -> Callable[[Views], PlayPages]:
+    """Have this process trace the runs of its playground into the store that it serves."""
+    from clew import patching, setup
+    from clew.pipeline import runtime
+    from clew.web.play import PlayPages, StoreExporter
+
+    settings = Settings.from_environment(service_name="clew-play", data_dir=folder)
+    setup.configure(settings=settings, span_exporters=[StoreExporter(writer)])
+    stack.callback(setup.shutdown)
+    patching.instrument()
+    stack.callback(patching.uninstrument)
+
+    def flush() -> None:
+        current = runtime.get()
+        if current is not None:
+            current.worker.flush(_STOP_SECONDS)
+
+    return lambda views: PlayPages(playground, views, flush=flush)
 
 
 def _config(app: object) -> uvicorn.Config:
