@@ -93,6 +93,7 @@ class CapturedCall:
         "_start",
         "end_ns",
         "failure",
+        "hop",
         "level",
         "request",
         "request_bytes",
@@ -118,6 +119,8 @@ class CapturedCall:
         """The `clew.rounds.Round`, once it has ended."""
         self.failure: str | None = None
         """`error.type`, where the call failed."""
+        self.hop: int | None = None
+        """Place of the provider in a chain; the chain itself has gone on when this is read."""
         self.end_ns = 0
         """When it ended (ns since the epoch)."""
 

@@ -320,6 +320,8 @@ class Round(Node):
         level = getattr(self, "level", runtime.capture_level)
         if captured.wanted(runtime, level):
             self.content = CapturedCall(runtime, level, self.route.dialect.name, body)
+            if self.hops is not None:
+                self.content.hop = self.hops.index
 
     def _add_rare(self, attributes: dict[str, Any]) -> None:
         """Add what is remarkable about how the request was sent."""

@@ -60,6 +60,8 @@ class Call(Protocol):
     """The media type of an answer that is a stream of events."""
     failure: str | None
     """`error.type`, where the call failed."""
+    hop: int | None
+    """Place of the provider in a chain, 0 for the first choice."""
     end_ns: int
 
     @property
@@ -172,7 +174,7 @@ def _known(runtime: Runtime, call: Call, request_id: str, cost: Cost) -> PromptR
         start_ns=round_.start_ns,
         duration_ms=round((call.end_ns - round_.start_ns) / 1e6, 2),
         partial=ending.chunks is not None and outcome not in (None, "complete"),
-        run=_run(runtime, round_),
+        run=_run(runtime, call),
         trigger=Trigger() if agent is None else _trigger(agent),
         model=ModelOfRecord(
             name=ruled(semconv.REQUEST_MODEL, request.model or round_.route.model),
@@ -228,7 +230,8 @@ def _usage(response: ResponseFacts, cost: Cost) -> RecordedUsage | None:
     )
 
 
-def _run(runtime: Runtime, round_: Round) -> RunOfRecord:
+def _run(runtime: Runtime, call: Call) -> RunOfRecord:
+    round_: Round = call.round
     ids = round_.span.get_span_context()
     agent = round_.agent
     trace_id = f"{ids.trace_id:032x}" if ids.is_valid else None
@@ -238,7 +241,6 @@ def _run(runtime: Runtime, round_: Round) -> RunOfRecord:
         return RunOfRecord(trace_id=trace_id, span_id=span_id, service=service)
     terms = agent.run.terms
     tenant = ruled(semconv.TENANT, terms.option(semconv.TENANT))
-    hops = round_.hops
     return RunOfRecord(
         kind=ruled(semconv.RUN_KIND, terms.option(semconv.RUN_KIND)) or "unknown",
         run_id=str(agent.segment.run_id),
@@ -246,7 +248,7 @@ def _run(runtime: Runtime, round_: Round) -> RunOfRecord:
         span_id=span_id,
         segment_id=agent.segment.id,
         round=round_.number,
-        hop=None if hops is None else hops.index,
+        hop=call.hop,
         agent=ruled(semconv.AGENT_NAME, agent.run.agent_name),
         agent_id=agent.id,
         # Whose name is no identifier is nobody's: two of them must not be taken for one.
