@@ -159,6 +159,17 @@ class Recorder:
             finally:
                 self._saving.release()
 
+    def hurry(self, deadline: float) -> None:
+        """Do nothing: what is written does not wait for anybody elsewhere."""
+
+    def keeps(self) -> bool:
+        """Say that what is not written in time is not kept either."""
+        return False
+
+    def keep(self, batch: list[Call]) -> None:
+        """Count a batch as lost."""
+        self.failed += len(batch)
+
     # --- a forked child ------------------------------------------------------------------------
 
     def _new_sweeper(self) -> Sweeper:
