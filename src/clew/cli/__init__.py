@@ -44,6 +44,7 @@ COMMANDS: Final = (
     Command("replay", "clew.cli.replay", "replay", "Send recorded provider traffic again."),
     Command("play", "clew.cli.play", "play", "Run a configuration, or see what it would send."),
     Command("serve", "clew.cli.serve", "serve", "Receive OTLP/HTTP and show runs in the browser."),
+    Command("token", "clew.cli.token", "token", "Make and remove tokens for `clew serve`."),
     Command("runs", "clew.cli.runs", "runs", "List runs, newest first."),
     Command("show", "clew.cli.show", "show", "Show one run as a tree."),
     Command(

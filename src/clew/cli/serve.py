@@ -66,7 +66,9 @@ def serve(
         signal.signal(number, end)
     path = store_path(data_dir)
     playground = _playground(play or ())
-    with start(host, port, path, names=allow_host or (), playground=playground) as server:
+    who = _who(tokens, oidc)
+    names = allow_host or ()
+    with start(host, port, path, names=names, authenticator=who, playground=playground) as server:
         if json:
             print_json({"address": server.address, "store": str(path)})
         else:

@@ -82,15 +82,24 @@ def create_app(
         middleware=[
             Middleware(Guard, host=host, names=tuple(names)),
             Middleware(GZipMiddleware, minimum_size=4096, compresslevel=5),
-            Middleware(
-                AccessControl,
-                authenticator=authenticator,
-                digest_of=digest_of or _nobody,
-                log=None if prompts is None else AccessLog(prompts.folder),
-                views=pages.views,
-            ),
+            _control(authenticator, digest_of, prompts, pages.views),
         ],
         exception_handlers={HTTPException: pages.failure},
+    )
+
+
+def _control(
+    authenticator: Authenticator | None,
+    digest_of: Callable[[str], str] | None,
+    prompts: PromptReader | None,
+    views: Views,
+) -> Middleware:
+    return Middleware(
+        AccessControl,
+        authenticator=authenticator,
+        digest_of=digest_of or _nobody,
+        log=None if prompts is None else AccessLog(prompts.folder),
+        views=views,
     )
 
 

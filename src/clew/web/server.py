@@ -130,8 +130,7 @@ def start(
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{sock.getsockname()[1]}"
         settings = Settings.from_environment()
-        key = settings.digest_key
-        digests = LazyDigests(key.get_secret_value() if key else None, path.parent)
+        digests = _digests(settings, path.parent)
         app = create_app(
             writer,
             source,
@@ -143,16 +142,22 @@ def start(
             prompts=prompts,
             authenticator=authenticator,
             digest_of=lambda identity: digests.get().of(identity),
-            play=None if playground is None else _playing(playground, writer, path.parent, stack),
+            play=_playing(playground, writer, path.parent, digests, stack),
         )
         server = uvicorn.Server(_config(app))
         return Running(server, sock, address, stack.pop_all())
 
 
 def _playing(
-    playground: Playground, writer: Writer, folder: Path, stack: contextlib.ExitStack
-) -> Callable[[Views], PlayPages]:
+    playground: Playground | None,
+    writer: Writer,
+    folder: Path,
+    digests: LazyDigests,
+    stack: contextlib.ExitStack,
+) -> Callable[[Views], PlayPages] | None:
     """Have this process trace the runs of its playground into the store that it serves."""
+    if playground is None:
+        return None
     from clew import patching, setup
     from clew.pipeline import runtime
     from clew.web.play import PlayPages, StoreExporter
@@ -160,15 +165,24 @@ def _playing(
     settings = Settings.from_environment(service_name="clew-play", data_dir=folder)
     setup.configure(settings=settings, span_exporters=[StoreExporter(writer)])
     stack.callback(setup.shutdown)
+    configured = runtime.get()
+    if configured is not None:
+        # Readers are told their own runs by the digests that this server makes.
+        configured.digests = digests
     patching.instrument()
     stack.callback(patching.uninstrument)
 
     def flush() -> None:
-        current = runtime.get()
-        if current is not None:
-            current.worker.flush(_STOP_SECONDS)
+        if configured is not None:
+            configured.worker.flush(_STOP_SECONDS)
 
     return lambda views: PlayPages(playground, views, flush=flush)
+
+
+def _digests(settings: Settings, folder: Path) -> LazyDigests:
+    """Return what makes the keyed digest of an actor's id; the key is looked for when needed."""
+    key = settings.digest_key
+    return LazyDigests(key.get_secret_value() if key else None, folder)
 
 
 def _config(app: object) -> uvicorn.Config:
