@@ -127,8 +127,7 @@ def start(
         if path == paths.store_path(path.parent):
             prompts = PromptReader(path.parent)
             stack.callback(prompts.close)
-        shown = f"[{host}]" if ":" in host else host
-        address = f"http://{shown}:{sock.getsockname()[1]}"
+        address = _address(host, sock)
         settings = Settings.from_environment()
         digests = _digests(settings, path.parent)
         app = create_app(
@@ -177,6 +176,11 @@ def _playing(
             configured.worker.flush(_STOP_SECONDS)
 
     return lambda views: PlayPages(playground, views, flush=flush)
+
+
+def _address(host: str, sock: socket.socket) -> str:
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{sock.getsockname()[1]}"
 
 
 def _digests(settings: Settings, folder: Path) -> LazyDigests:
