@@ -15,8 +15,10 @@ of comparisons joined by `&&` and `||`, and the pipeline stage `select(...)`. At
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
+from typing import Any
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -45,6 +47,17 @@ class Query:
 
     attributes: list[tuple[str, str]] = field(default_factory=list)
     """Scope and key of each attribute."""
+    comparisons: list[tuple[str, str, str]] = field(default_factory=list)
+    """What is compared: attribute or intrinsic, operator, operand."""
+
+    def holds(self, attributes: dict[str, Any]) -> bool:
+        """Tell whether a span fits a query of `=` and `!=` alone, all joined by `&&`."""
+        for name, operator, operand in self.comparisons:
+            wanted = None if operand == "nil" else json.loads(operand)
+            same = attributes.get(name.removeprefix("span.")) == wanted
+            if same != (operator == "="):
+                return False
+        return True
 
 
 def parse(text: str) -> Query:
@@ -104,11 +117,12 @@ class _Parser:
             self.either()
             self.take(")")
             return
-        self.operand()
+        _, left = self.operand()
         _, operator = self.next()
         if operator not in _COMPARISONS:
             raise TraceQLError(f"{operator!r} is no comparison")
         kind, value = self.operand()
+        self.found.comparisons.append((left, operator, value))
         if operator in ("=~", "!~"):
             if kind != "string":
                 raise TraceQLError("a pattern is a string")

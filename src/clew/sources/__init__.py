@@ -23,6 +23,10 @@ SCHEMES: Final = {
     "file": ("clew.sources.otlp_json", "OtlpJsonSource"),
     "jaeger": ("clew.sources.jaeger", "JaegerSource"),
     "jaeger+https": ("clew.sources.jaeger", "SecureJaegerSource"),
+    "tempo": ("clew.sources.tempo", "TempoSource"),
+    "tempo+https": ("clew.sources.tempo", "SecureTempoSource"),
+    "clickhouse": ("clew.sources.clickhouse", "ClickHouseSource"),
+    "clickhouse+https": ("clew.sources.clickhouse", "SecureClickHouseSource"),
 }
 """Kinds of source by the scheme of their address, each with its module and class.
 

@@ -86,15 +86,20 @@ class Http:
         self._client = self._open(unquote(parts.username or ""), unquote(parts.password or ""), tls)
 
     def get(
-        self, path: str, params: Mapping[str, str | int] | None = None, *, accept: str = ""
+        self,
+        path: str,
+        params: Mapping[str, str | int] | None = None,
+        *,
+        accept: str = "",
+        headers: Mapping[str, str] | None = None,
     ) -> bytes | None:
         """Return the body of an answer; None where the backend says that there is no such thing.
 
         Raises:
             SourceError: it did not answer, refused, or answered with an error.
         """
-        headers = {"accept": accept or "application/json"}
-        return self._ask("GET", path, params or {}, headers, None)
+        given = {"accept": accept or "application/json", **(headers or {})}
+        return self._ask("GET", path, params or {}, given, None)
 
     def post(self, path: str, params: Mapping[str, str | int], body: str, **headers: str) -> bytes:
         """Return the body of the answer to a POST.
