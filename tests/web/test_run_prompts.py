@@ -65,10 +65,10 @@ def test_breaks_are_attributed_with_capture_off(viewer: httpx.Client) -> None:
     shown = words(page)
     for expected in (
         "Rounds 8 Cache breaks 7 Cached tokens lost 800 That cost $0.0003",
-        "Largest system prompt 5\u202f243 bytes Blocks evicted 1",
-        "knowledge_synthesis changed, 2\u202f723 bytes before it kept 0 tokens, $0",
-        "skills_prompt changed, 1\u202f440 bytes before it kept 800 tokens, $0.0003",
-        "knowledge_synthesis knowledge 1\u202f443 1\u202f611 +168",
+        "Largest system prompt 5 243 bytes Blocks evicted 1",
+        "knowledge_synthesis changed, 2 723 bytes before it kept 0 tokens, $0",
+        "skills_prompt changed, 1 440 bytes before it kept 800 tokens, $0.0003",
+        "knowledge_synthesis knowledge 1 443 1 611 +168",
         "identity_context identity 97 97 0",
         "status_text 25 bytes, gone in round 7",
     ):
@@ -153,7 +153,10 @@ def test_a_column_is_the_whole_prompt() -> None:
     assert 100 == pytest.approx(full.stretches[0].y + full.stretches[0].height, abs=0.01)
     share = 100 * rows[1].system_bytes / rows[0].system_bytes
     assert share == pytest.approx(sum(each.height for each in part.stretches), abs=0.01)
-    assert (False, True) == (full.broken, part.broken)
+    assert ((False, False), (True, False)) == (
+        (full.broken, full.costly),
+        (part.broken, part.costly),
+    )
     assert "other" == full.stretches[-1].look
 
 

@@ -36,6 +36,8 @@ class Column(Struct, frozen=True, kw_only=True):
     x: int
     stretches: tuple[Stretch, ...]
     broken: bool
+    costly: bool
+    """The break lost cached tokens, or nothing tells that it did not."""
     words: str
 
 
@@ -91,7 +93,7 @@ def view_of(report: AgentReport) -> AgentView:
         report=report,
         left_out=left_out,
         columns=tuple(
-            _column(each, place, largest, each.span_id in breaks)
+            _column(each, place, largest, breaks.get(each.span_id))
             for place, each in enumerate(rounds)
         ),
         rows=tuple(rows),
@@ -104,7 +106,7 @@ def _size(each: PromptRound) -> int:
     return 0 if each.prompt is None else each.prompt.size or 0
 
 
-def _column(each: PromptRound, place: int, largest: int, broken: bool) -> Column:
+def _column(each: PromptRound, place: int, largest: int, broken: RoundBreak | None) -> Column:
     stretches: list[Stretch] = []
     scale = 100 / largest if largest else 0
     prompt = each.prompt
@@ -128,7 +130,8 @@ def _column(each: PromptRound, place: int, largest: int, broken: bool) -> Column
     return Column(
         x=place * COLUMN,
         stretches=tuple(stretches),
-        broken=broken,
+        broken=broken is not None,
+        costly=broken is not None and broken.lost_tokens != 0,
         words=f"round {each.round}" if each.round is not None else "round",
     )
 

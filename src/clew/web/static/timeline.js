@@ -15,6 +15,7 @@
   const SVG = "http://www.w3.org/2000/svg";
   const AROUND = 12; // rows kept above and below the screen
   const NARROWEST = 0.4; // percent of the axis
+  const LETTER = 6.6; // pixels of a letter on the axis, at most
   const AT_ONCE = 20000; // rows in one answer
   const MOST_PAGES = 50;
   const QUIET = 10 * 60 * 1000; // without news for this long, watching ends
@@ -84,10 +85,15 @@
       const [step] = axis(to - from);
       const steps = Math.max(1, Math.round((to - from) / step));
       this.element.style.setProperty("--steps", String(steps));
+      const labels = Array.from({ length: steps }, (_, each) => label(from + step * each, step));
+      // As many labels as there is room for, at equal distances.
+      const room = (this.ticks.clientWidth || 400) / steps;
+      const every = Math.ceil((8 + LETTER * Math.max(...labels.map((each) => each.length))) / room);
+      this.ticks.classList.add("measured");
       this.ticks.replaceChildren(
-        ...Array.from({ length: steps }, (_, each) => {
+        ...labels.map((text, each) => {
           const tick = document.createElement("span");
-          tick.textContent = label(from + step * each, step);
+          tick.textContent = each % every ? "" : text;
           return tick;
         }),
       );
@@ -720,8 +726,14 @@
         changed();
       }
     });
+    const narrower = new ResizeObserver((changes) => {
+      for (const { target } of changes) {
+        [...tables.values()].find((each) => each.ticks === target)?.axis();
+      }
+    });
     for (const table of tables.values()) {
       drag(table);
+      narrower.observe(table.ticks);
     }
     addEventListener("scroll", plan, { passive: true });
     addEventListener("resize", plan);
