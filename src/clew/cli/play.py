@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -19,7 +20,7 @@ from clew.errors import ClewError
 
 if TYPE_CHECKING:
     from clew.actors import Actor
-    from clew.loop import DryRun, LoopResult, Trace
+    from clew.loop import Augmentation, DryRun, LoopResult, Trace
     from clew.loop.playing import Play, PlayConfiguration, ScriptedReply
 
 VIEWER: Final = "http://127.0.0.1:4318"
@@ -65,29 +66,55 @@ def play(
     docs/play-example.yaml is one that needs no network and no account. The run is sent to a viewer
     (`clew serve`) that is up on this machine, or where OTEL_EXPORTER_OTLP_ENDPOINT says.
     """
-    from clew.loop import Augmentation, playing, showing
-    from clew.loop.playing import PlayConfiguration, authorised
-
     if (question is None) == (resume is None):
         raise typer.BadParameter("give a question, or --resume with the file of a run that waited")
-    wanted = PlayConfiguration.read(configuration)
-    player = authorised(wanted, configuration, actor)
-    given = _inputs(inputs)
-    augmentation = Augmentation(
-        prompt=prompt, snippets=tuple(force_snippet or ()), skills=tuple(force_skill or ())
+    asked = _Asked(
+        question=question,
+        dry_run=dry_run,
+        snippets=tuple(force_snippet or ()),
+        skills=tuple(force_skill or ()),
+        prompt=prompt,
+        raw=raw,
+        resume=resume,
+        inputs=_inputs(inputs),
     )
-    with _listening(player, raw=raw) as address, _played(wanted, configuration) as played:
+    _play(configuration, actor, asked, as_json=as_json)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """What was asked for on the command line."""
+
+    question: str | None
+    dry_run: bool
+    snippets: tuple[str, ...]
+    skills: tuple[str, ...]
+    prompt: str | None
+    raw: bool
+    resume: Path | None
+    inputs: dict[str, dict[str, Any]]
+
+    @property
+    def augmentation(self) -> Augmentation:
+        """What the run adds to its configuration."""
+        from clew.loop import Augmentation
+
+        return Augmentation(prompt=self.prompt, snippets=self.snippets, skills=self.skills)
+
+
+def _play(path: Path, actor: str | None, asked: _Asked, *, as_json: bool) -> None:
+    from clew.loop import playing, showing
+
+    wanted = playing.PlayConfiguration.read(path)
+    player = playing.authorised(wanted, path, actor)
+    with _listening(player, raw=asked.raw) as address, _played(wanted, path) as played:
         view = play_view.View(quiet=as_json)
         trace = view.trace()
-        if dry_run and question is not None:
-            _show_dry(_dry(played, question, augmentation, player, trace), trace, as_json=as_json)
+        if asked.dry_run and asked.question is not None:
+            _show_dry(_dry(played, asked, player, trace), trace, as_json=as_json)
             return
         with view:
-            if resume is not None:
-                result = _resume(played, resume, player, given, trace)
-            else:
-                assert question is not None  # noqa: S101 - asked above
-                result = _live(played, question, augmentation, player, trace, raw=raw)
+            result = _live(played, asked, player, trace)
         waits = playing.keep_state(result)
         where = None if address is None else f"{address}/runs/{result.run_id}"
         if as_json:
@@ -97,7 +124,7 @@ def play(
     if where is not None:
         say(f"the run is at {where}")
     if waits is not None:
-        say(_how_to_go_on(configuration, result, waits))
+        say(_how_to_go_on(path, result, waits))
     if result.status not in _SIGNALS:
         raise typer.Exit(1)
 
@@ -116,28 +143,29 @@ def _inputs(text: str | None) -> dict[str, dict[str, Any]]:
 # --- running -------------------------------------------------------------------------------------
 
 
-def _live(
-    played: Play,
-    question: str,
-    augmentation: Any,
-    player: Actor,
-    trace: Trace,
-    *,
-    raw: bool,
-) -> LoopResult:
+def _live(played: Play, asked: _Asked, player: Actor, trace: Trace) -> LoopResult:
     from clew.loop import RunOptions
 
-    options = RunOptions(actor=player, kind="play", trigger="user_message")
+    if asked.question is None:
+        assert asked.resume is not None  # noqa: S101 - one of the two is there
+        return _resume(played, asked.resume, player, asked.inputs, trace)
     return played.loop.run(
-        question, augmentation=augmentation, options=options, capture_raw=raw, trace=trace
+        asked.question,
+        augmentation=asked.augmentation,
+        options=RunOptions(actor=player, kind="play", trigger="user_message"),
+        capture_raw=asked.raw,
+        trace=trace,
     )
 
 
-def _dry(played: Play, question: str, augmentation: Any, player: Actor, trace: Trace) -> DryRun:
+def _dry(played: Play, asked: _Asked, player: Actor, trace: Trace) -> DryRun:
     from clew.loop import RunOptions
 
+    assert asked.question is not None  # noqa: S101 - asked before
     options = RunOptions(actor=player, trigger="user_message")
-    return played.loop.dry_run(question, augmentation=augmentation, options=options, trace=trace)
+    return played.loop.dry_run(
+        asked.question, augmentation=asked.augmentation, options=options, trace=trace
+    )
 
 
 def _resume(

@@ -85,31 +85,15 @@ def assemble(
     given = messages_of(question)
     prompt = effective_system_prompt(configuration, repository, augmentation.prompt)
     own_system = any(message.role == "system" for message in given)
-    dropped: list[str] = []
-    sources: list[tuple[str, str]] = []
-    front: list[Message] = []
-    if own_system:
-        dropped += _suppressed(configuration, prompt, augmentation)
-    elif prompt.text:
-        front.append(Message.system(prompt.text.text))
-        if data_class:
-            sources.append(("prompt", data_class))
-        sources += prompt.data_classes
+    used = bool(prompt.text) and not own_system
+    dropped = _suppressed(configuration, prompt, augmentation) if own_system else []
     chosen: set[str] = set() if own_system else {snippet.key for snippet in prompt.snippets}
     forced, missing = _forced(repository, augmentation.snippets, chosen)
-    dropped += missing
-    if front:
+    if used:
         _registered(prompt, forced, repository)
-    sources += [(snippet_id(each), each.data_class) for each in forced if each.data_class]
     skills = select_skills(configuration, repository, augmentation.skills)
     placed, body, unused = _with_skills(given, skills)
-    dropped += unused
-    if placed:
-        sources += [
-            (f"skill:{each.reference}", each.data_class)
-            for each in skills.included
-            if each.data_class
-        ]
+    front = (Message.system(prompt.text.text),) if used else ()
     head = _leading(body)
     at = len(front) + head
     return Assembly(
@@ -120,15 +104,26 @@ def assemble(
             *body[head:],
         ),
         parts=Parts(
-            system=0 if front else None,
+            system=0 if used else None,
             snippets=tuple(range(at, at + len(forced))),
-            snippet_bytes=prompt.snippet_bytes if front else 0,
+            snippet_bytes=prompt.snippet_bytes if used else 0,
             skill_bytes=len(skills.text.encode("utf-8", "surrogatepass")) + 2 if placed else 0,
             own_system=own_system,
         ),
-        dropped=tuple(dict.fromkeys(dropped)),
-        sources=tuple(sources),
+        dropped=tuple(dict.fromkeys([*dropped, *missing, *unused])),
+        sources=(
+            *((("prompt", data_class),) if used and data_class else ()),
+            *(prompt.data_classes if used else ()),
+            *((snippet_id(each), each.data_class) for each in forced if each.data_class),
+            *(_classes_of(skills) if placed else ()),
+        ),
     )
+
+
+def _classes_of(skills: SkillBlock) -> list[tuple[str, str]]:
+    return [
+        (f"skill:{each.reference}", each.data_class) for each in skills.included if each.data_class
+    ]
 
 
 def _leading(messages: Sequence[Message]) -> int:
