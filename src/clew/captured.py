@@ -93,12 +93,15 @@ class CapturedCall:
         "_start",
         "end_ns",
         "failure",
+        "gave",
+        "given",
         "hop",
         "level",
         "request",
         "request_bytes",
         "round",
         "stream_type",
+        "system",
     )
 
     def __init__(self, runtime: Runtime, level: int, dialect: str, body: bytes | None) -> None:
@@ -112,6 +115,12 @@ class CapturedCall:
         self._pieces: _Following | None = None
         self.stream_type: str | None = None
         """The media type of an answer that is a stream of events."""
+        self.system: str | None = None
+        """The system text of a call that is no bytes."""
+        self.given: Any = None
+        """What a callable was given, where that is kept: JSON values, as far as there are."""
+        self.gave: Any = None
+        """What it returned."""
         self._failed: list[tuple[int, int, int, int | None, str | None, int | None]] = []
         self._number = 1
         self._start = self._began = self._ended = time.perf_counter_ns()
@@ -144,6 +153,17 @@ class CapturedCall:
         self.stream_type = content_type
         self._pieces = _Following(reader)
         return self._pieces
+
+    def called_with(self, arguments: Mapping[str, Any], system: str | None) -> None:
+        """Take what a callable is given; never raises. What it is given may change later."""
+        self.system = system
+        if self.level >= levels.REDACTED:
+            self.given = _kept({key: arguments[key] for key in arguments if key != "self"})
+
+    def returned(self, result: Any) -> None:
+        """Take what a callable has returned; never raises."""
+        if self.level >= levels.REDACTED:
+            self.gave = _kept(result)
 
     # --- attempts ------------------------------------------------------------------------------
 
@@ -243,6 +263,14 @@ class CapturedCall:
         if self.stream_type is not None:
             return content.of_stream(self._dialect, self.stream_type, body)
         return content.of_response(self._dialect, body)
+
+
+def _kept(value: Any) -> Any:
+    try:
+        return plain(value)
+    except Exception:
+        record_failure("capture a callable")
+        return None
 
 
 class _Following:

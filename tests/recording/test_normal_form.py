@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from recorded import Start, Wire, post, send
 from wires import ANSWER, CALL, IMAGE, QUESTION, SCHEMA, SHAPES, THOUGHT, Shape
 
+from clew.content.writing import exact
 from clew.gates.guardrail import InputGuardrail, redact
 from clew.recording import normal
 from clew.recording.building import compact
-from clew.recording.masking import storable
 from clew.typing import Verdict
 
 PIECES = ["You are a clerk. Grüße!\n\n", 'Never say "no". 🎈\u2028\n', "  Be brief."]
@@ -243,7 +243,7 @@ def test_any_bytes_are_read_without_an_error(body: bytes) -> None:
 @given(st.text(st.characters()))
 def test_text_that_utf_8_can_say_stays_as_it_is(text: str) -> None:
     """Only half surrogate pairs are replaced."""
-    kept = storable(text)
+    kept = exact(text)
     assert kept.encode().decode() == kept
     if not any(0xD800 <= ord(character) < 0xE000 for character in text):
         assert text == kept

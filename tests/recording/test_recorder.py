@@ -20,6 +20,7 @@ from typing import Any
 
 import httpx
 import openai
+import prompt_rows
 import pytest
 from recorded import Start, Wire, post, send
 from wires import ANSWER, CHAT_ANSWER, QUESTION, SHAPES
@@ -525,22 +526,63 @@ async def test_a_tool_call_is_recorded_with_its_arguments(
 # --- other taps -----------------------------------------------------------------------------------
 
 
-async def test_an_adapter_of_ones_own_is_recorded(start: Start) -> None:
-    """A callable that speaks no HTTP has a row and a record, with what its mapping tells."""
+class Client:
+    """What an in-house client may be given: nothing that JSON could say."""
+
+
+FACTS = {
+    "model": "model",
+    "input_tokens": "used.in",
+    "output_tokens": "used.out",
+    "system": "prompt",
+}
+
+
+def complete(model: str, prompt: str, messages: list[Any], client: Any = None) -> dict[str, Any]:
+    messages.append("changed later")
+    return {"model": model, "used": {"in": 3, "out": 4}, "text": f"{MARK} yes", "client": client}
+
+
+async def acomplete(**given: Any) -> dict[str, Any]:
+    return complete(**given)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+async def test_an_adapter_of_ones_own_is_recorded(start: Start, asynchronous: bool) -> None:
+    """A callable that speaks no HTTP: what it was given, what it returned, its prompt by block."""
     session = start()
-
-    def complete(model: str, text: str) -> dict[str, Any]:
-        return {"model": model, "used": {"in": 3, "out": 4}}
-
-    facts = {"model": "model", "input_tokens": "used.in", "output_tokens": "used.out"}
-    recorded = clew.instrument(complete, facts=facts)
+    prompt = Prompt.of(identity="You are kind.", tone="Be brief.")
+    given = {"model": "house-1", "prompt": prompt, "messages": ["hello"], "client": Client()}
     with clew.run("a"):
-        recorded("house-1", "hello")
+        if asynchronous:
+            await clew.instrument(acomplete, facts=FACTS)(**given)
+        else:
+            clew.instrument(complete, facts=FACTS)(**given)
     row, record = session.only()
-    assert ("house-1", 3, 4, "ok") == (
-        *(row.model, row.input_tokens, row.output_tokens, row.status),
+    assert ("house-1", 3, 4, "ok", "a") == (
+        *(row.model, row.input_tokens, row.output_tokens, row.status, row.agent),
     )
-    assert ("a", None) == (record.run.agent, record.messages)
+    assert (str(prompt), ["identity", "tone"]) == (
+        record.system.text,
+        [block.id for block in record.system.blocks],
+    )
+    assert {
+        "model": "house-1",
+        "prompt": str(prompt),
+        "messages": ["hello"],
+        "client": "[Client]",
+    } == record.body
+    assert f"{MARK} yes" == record.response.body["text"]
+
+
+def test_an_adapter_of_ones_own_without_content(start: Start) -> None:
+    """At `metadata` its prompt is measured, and nothing of it is on the disk."""
+    session = start(capture="metadata")
+    clew.instrument(complete, facts=FACTS)("house-1", f"You are {MARK}.", [MARK])
+    (row,) = session.rows()
+    assert (19, 3) == (row.system_bytes, row.input_tokens)
+    clew.shutdown()
+    assert MARK.encode() not in bytes_of(session.folder)
 
 
 # --- harms nobody ---------------------------------------------------------------------------------
@@ -789,3 +831,18 @@ def test_four_processes_record_into_one_folder(start: Start) -> None:
     assert counts == {name: sum(row.agent == name for row in rows) for name in counts}
     for row, record in zip(rows, session.records(), strict=True):
         assert (row.request_id, f"p{str(row.agent)[-1]}") == (record.request_id, row.service)
+
+
+def test_a_record_that_cannot_be_written_costs_itself_alone(start: Start) -> None:
+    """Whatever it holds: those of the same batch are written."""
+    session = start()
+    send(URL, Wire(CHAT_ANSWER), json=BODY)
+    session.rows()
+    recorder: Recorder = session.runtime.recorder
+    one, two = (prompt_rows.row(number) for number in (1, 2))
+    broken = prompt_rows.record(two, body=object())
+    recorder._save([(one, prompt_rows.record(one)), (two, broken)])
+    assert prompt_rows.digits(1) in {each.request_id for each in session.rows()}
+    assert (2, 1) == (recorder.written, recorder.failed)
+    assert 1 == _guard.failures["write the record of a model call"]
+    _guard.forget()

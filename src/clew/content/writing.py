@@ -54,6 +54,15 @@ def plain(value: Any, digest: Digest) -> Any:
     return _Plain(digest).walk(value, 0)
 
 
+def exact(text: str) -> str:
+    """Return a plain text that UTF-8 can say: half of a surrogate pair is no character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return str.__str__(text)  # of a subclass, such as a segmented prompt, the text alone
+
+
 def _dumped(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
@@ -124,9 +133,9 @@ class _Plain:
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, int):
-            return value if abs(value) < 2**63 else str(value)[:64]
+            return int(value) if abs(value) < 2**63 else str(value)[:64]
         if isinstance(value, float):
-            return value if math.isfinite(value) else str(value)
+            return float(value) if math.isfinite(value) else str(value)
         if isinstance(value, (bytes, bytearray)):
             return self._summary("", bytes(value))
         if isinstance(value, Mapping):
@@ -139,11 +148,7 @@ class _Plain:
         if len(value) > 22:
             value = _DATA_URL.sub(lambda url: self._summary(url[1], url[2]), value)
             value = _LONG_BASE64.sub(lambda run: self._summary("base64", run[0]), value)
-        try:
-            value.encode()
-        except UnicodeEncodeError:  # half of a surrogate pair is no character
-            return value.encode("utf-8", "replace").decode()
-        return value
+        return exact(value)
 
     def _summary(self, kind: str, data: str | bytes) -> str:
         size, raw = _measured(data)

@@ -56,6 +56,12 @@ class Call(Protocol):
     request: bytes | None
     """The request body that the answer belongs to; None where it is not in memory."""
     request_bytes: int | None
+    system: str | None
+    """The system text of a call that is no bytes."""
+    given: Any
+    """What a callable of the host's was given, where that is kept."""
+    gave: Any
+    """What it returned."""
     stream_type: str | None
     """The media type of an answer that is a stream of events."""
     failure: str | None
@@ -82,7 +88,10 @@ def build(runtime: Runtime, call: Call, request_id: str) -> tuple[PromptRow, Pro
     """Return the row of a call, and its record where the level lets content through."""
     digests = runtime.digests.get()
     round_: Round = call.round
-    asked = normal.request_of(round_.route.dialect.name, call.request)
+    if call.request is None:
+        asked = normal.Request(system=call.system, body=call.given)
+    else:
+        asked = normal.request_of(round_.route.dialect.name, call.request)
     system = measured(asked.system, digests)
     tools = _tools(asked, digests)
     cost = _cost(runtime, round_)
@@ -332,9 +341,10 @@ def _with_content(
     known: PromptRecord, call: Call, asked: normal.Request, masks: Masks
 ) -> PromptRecord:
     """Return the record with its content, masked as the level wants it."""
-    answer = normal.response_of(
-        call.round.route.dialect.name, call.stream_type, call.answer() or _NO_BYTES
-    )
+    answer = RecordedResponse(body=call.gave)
+    if call.gave is None:
+        body = call.answer() or _NO_BYTES
+        answer = normal.response_of(call.round.route.dialect.name, call.stream_type, body)
     tools = tuple(
         replace(
             tool,

@@ -39,7 +39,7 @@ class Masks:
         """Return a text; at `redacted` with secrets masked, and capped."""
         if text is None:
             return None
-        whole = storable(text)
+        whole = writing.exact(text)
         return whole if self._redactor is None else self._redactor.text(whole)
 
     def value(self, value: Any) -> Any:
@@ -66,7 +66,7 @@ class Masks:
         """
         if text is None:
             return None, ()
-        whole = storable(text)
+        whole = writing.exact(text)
         if self._redactor is None:
             return whole, tuple(blocks) if whole == text else ()
         if not blocks or len(whole) > _WHOLE or whole != text:
@@ -91,12 +91,3 @@ def _tiled(
         at = end
     text = "".join(pieces)
     return text, tuple(placed) if tiles(placed, at) else ()
-
-
-def storable(text: str) -> str:
-    """Return a text that UTF-8 can say: half of a surrogate pair is no character."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode()
-    return text

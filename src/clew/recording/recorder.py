@@ -131,6 +131,14 @@ class Recorder:
                 if last:
                     self.failed += len(built)
                     record_failure("record model calls")
+            except Exception:
+                # One of them cannot be written, whatever it holds: the others can.
+                if len(built) == 1:
+                    self.failed += 1
+                    record_failure("write the record of a model call")
+                for each in built if len(built) > 1 else ():
+                    self._save([each])
+                return
             else:
                 self.written += len(built)
                 self._sweeper.start()

@@ -131,6 +131,8 @@ class Recorder:
         round_.open(runtime, born, None)
         if runtime.capturing:
             round_.capture(runtime, None)
+            if round_.content is not None:
+                round_.content.called_with(arguments, self.places.system_text(arguments))
         round_.attempts = 1
         outer: Context = otel_context.get_current()
         return Opened(runtime, round_, exchange.covered_by(round_, outer), started)
@@ -148,6 +150,8 @@ class Recorder:
                 call.streams = True
                 return self._stream(result, lambda: opened, gathered, call, begun=True)
             gathered.take(result)
+            if opened.round.content is not None:
+                opened.round.content.returned(result)
             opened.round.finish(Ending(response=gathered.facts(complete=True)))
         except Exception:
             record_failure("look at a result")
