@@ -36,7 +36,10 @@ class StandIn:
                 length = int(self.headers.get("content-length") or 0)
                 body = self.rfile.read(length)
                 parts = urlsplit(self.path)
-                given = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
+                given = {
+                    name: values[0]
+                    for name, values in parse_qs(parts.query, keep_blank_values=True).items()
+                }
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 outer.requests.append((parts.path, given, headers))
                 status, kind, content = outer.handle(parts.path, given, headers, body)

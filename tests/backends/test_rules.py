@@ -40,6 +40,7 @@ from clew.testing import OtlpSink
 
 RULES: dict[str, Rule] = {
     "identifier": Identifier(16),
+    'a "quoted" \\ key, it\'s $1 ${env:HOME}': Identifier(16),
     "opaque": Opaque(300),
     "long": Identifier(5000),
     "hex": Hex(16),

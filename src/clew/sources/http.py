@@ -175,7 +175,7 @@ class Http:
         headers = {"authorization": authorization} if authorization else {}
         basic = (user, password) if user and not authorization else None
         try:
-            verify: Any = True
+            verify: Any = tls  # without TLS no authorities need to be loaded
             if tls and self.options.get("ca"):
                 verify = ssl.create_default_context(cafile=self.options["ca"])
             return httpx.Client(

@@ -11,7 +11,15 @@ from clew.cli.collector import statements
 
 GENERATED: Final = ("local", "gateway", "agent")
 """Configurations that hold the allow-list."""
-PLAIN: Final = ("sampling", "builder")
+PLAIN: Final = (
+    "sampling",
+    "builder",
+    "docker-compose",
+    "tempo",
+    "prometheus",
+    "grafana-datasources",
+    "grafana-dashboards",
+)
 NAMES: Final = (*GENERATED, *PLAIN)
 """What `clew collector-config` prints."""
 

@@ -108,7 +108,8 @@ def _let_back(part: str, rules: Mapping[str, Rule]) -> list[str]:
     """Move the attributes of a part aside and let back those that obey their rules."""
     statements = [f"set({part}.cache, {part}.attributes)", f"set({part}.attributes, {{}})"]
     for key in sorted(rules):
-        aside, back = f'{part}.cache["{key}"]', f'{part}.attributes["{key}"]'
+        quoted = key.replace("\\", "\\\\").replace('"', '\\"')
+        aside, back = f'{part}.cache["{quoted}"]', f'{part}.attributes["{quoted}"]'
         statements += _statements(aside, back, condition(rules[key], aside))
     return statements
 
