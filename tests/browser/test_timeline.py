@@ -315,3 +315,29 @@ def test_a_sealed_run_asks_for_nothing_more(page: Any, send: Send) -> None:
     before = len(asked)
     time.sleep(2.5)
     assert before == len(asked)
+
+
+def test_denials_are_marked_beside_the_scroll_bar(page: Any, long: sample_runs.Sample) -> None:
+    """The ruler has a mark where each denial is on the page; a click goes there."""
+    open_run(page, long)
+    denied = [
+        place for place, each in enumerate(long.spans)
+        if each.attributes.get(semconv.TOOL_OUTCOME) == "denied"
+    ]  # fmt: skip
+    marks = page.locator("#ruler rect")
+    assert len(denied) <= marks.count() <= 2 * len(denied)
+    box = marks.nth(marks.count() - 1).bounding_box()
+    page.mouse.click(box["x"] + 2, box["y"] + 1)
+    page.locator(f"#s-{long.spans[denied[-1]].span_id}").wait_for()
+    # A run that is on screen has none.
+    short = sample_runs.failed()
+    import httpx
+
+    httpx.post(
+        f"{page.url.split('/runs')[0]}/v1/traces",
+        content=sample_runs.protobuf(short),
+        headers={"content-type": "application/x-protobuf"},
+        trust_env=False,
+    ).raise_for_status()
+    open_run(page, short)
+    assert page.locator("#ruler").is_hidden()

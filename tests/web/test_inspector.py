@@ -484,6 +484,10 @@ def test_the_list_has_a_twin(shop: Shop) -> None:
     assert 400 == shop.http.get("/api/prompts", params={"status": "great"}).status_code
     both = shop.http.get("/api/prompts", params={"message": "m2", "agent": "nova"}).json()
     assert [made[1][0].request_id] == [each["request_id"] for each in both["requests"]]
+    for name in ("message", "conversation"):
+        assert [] == shop.http.get("/api/prompts", params={name: ""}).json()["requests"]
+    assert 400 == shop.http.get("/api/prompts", params={"run": ""}).status_code
+    assert 2 == len(shop.http.get("/api/prompts", params={"agent": ""}).json()["requests"])
     page = shop.http.get("/api/prompts", params={"limit": 1}).json()
     rest = shop.http.get("/api/prompts", params={"limit": 1, "after": page["next"]}).json()
     assert made[0][0].request_id == rest["requests"][0]["request_id"]

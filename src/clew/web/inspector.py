@@ -226,11 +226,14 @@ class Inspector:
 def over_of(request: Request) -> Over:
     """Read what the inspector is opened over: `run`, `conversation`, `message`, and filters.
 
+    Nothing belongs to an empty conversation or message; an empty filter filters nothing.
+
     Raises:
         QueryError: a value cannot be used.
     """
-    asked = request.query_params
-    return _over({name: asked[name].strip() for name in _SCOPES if asked.get(name, "").strip()})
+    asked = {name: request.query_params.get(name, "").strip() for name in _SCOPES}
+    named = {"run", "conversation", "message"} & request.query_params.keys()
+    return _over({name: value for name, value in asked.items() if value or name in named})
 
 
 def _over(asked: dict[str, str]) -> Over:

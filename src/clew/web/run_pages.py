@@ -114,6 +114,7 @@ class RunPages:
         return self._views.page(
             "run.html",
             run=run,
+            calls=self._inspector is not None,
             timeline=laid_out,
             at_once=timeline.ROWS_AT_ONCE,
             wanted=wanted,
@@ -141,6 +142,7 @@ class RunPages:
             run=found.record.summary,
             timeline=timeline.lay_out(shown.with_open_spans(found), most=0),
             live=shown.is_live(found.record),
+            calls=self._inspector is not None,
         )
 
     def _rows(self, request: Request) -> Response:

@@ -28,6 +28,7 @@
   );
   const words = form.elements.q;
   const outcome = form.elements.outcome;
+  const ruler = document.getElementById("ruler");
   const kinds = [...form.querySelectorAll("[name=kind]")];
 
   let rows = [];
@@ -450,9 +451,32 @@
       table.reset();
     }
     render();
+    rule();
     if (focused) {
       document.getElementById(focused)?.querySelector(".whole").focus({ preventScroll: true });
     }
+  }
+
+  // Beside the browser's scroll bar: where on this page denials and failures are.
+  function rule() {
+    const marks = new Map();
+    const whole = document.documentElement.scrollHeight;
+    const scale = innerHeight / whole;
+    ruler.toggleAttribute("hidden", whole < 2 * innerHeight);
+    for (const table of tables.values()) {
+      const top = table.body.getBoundingClientRect().top + scrollY;
+      for (const row of table.rows) {
+        if (row.denied || row.failed) {
+          const y = Math.round((top + (row.index + 0.5) * height) * scale);
+          marks.set(y, marks.get(y) === "denied" || row.denied ? "denied" : "failed");
+        }
+      }
+    }
+    ruler.replaceChildren(
+      ...[...marks].map(([y, look]) =>
+        shape("rect", { class: look, x: look === "denied" ? "0" : "6", y: String(y - 1), width: "6", height: "2" }),
+      ),
+    );
   }
 
   let planned = false;
@@ -736,7 +760,13 @@
       narrower.observe(table.ticks);
     }
     addEventListener("scroll", plan, { passive: true });
-    addEventListener("resize", plan);
+    addEventListener("resize", () => {
+      plan();
+      rule();
+    });
+    ruler.addEventListener("click", (event) => {
+      scrollTo(0, (event.clientY / innerHeight) * document.documentElement.scrollHeight - innerHeight / 2);
+    });
   }
 
   function changed() {
