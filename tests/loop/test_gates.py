@@ -240,6 +240,15 @@ async def test_gates_that_nobody_would_ask_are_refused(kit: Kit, govern: Govern)
     assert (await kit.run(kit.loop())).status == "completed"
 
 
+async def test_gates_of_a_loop_need_somebody_who_asks_them(kit: Kit):
+    """Without a configured Clew nothing is executed unseen."""
+    clew.shutdown()
+    kit.script(DONE)
+    with pytest.raises(ConfigurationError, match=r"call clew.configure\(\) first"):
+        await kit.run(kit.loop(LOOK, loop={"gates": (ToolGate(),)}))
+    assert kit.bodies == []
+
+
 class Watching:
     """Remembers the proposals that it sees."""
 

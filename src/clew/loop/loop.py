@@ -116,6 +116,7 @@ class Loop:
             before_tool=before_tool,
             stop_when_denied=stop_when_denied,
             stream=stream,
+            governed=bool(gates),
             options=_options(options),
         )
         self._repository = repository

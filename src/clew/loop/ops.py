@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from clew.errors import ConfigurationError
@@ -304,40 +304,41 @@ def _decided(asked: Governor, results: Sequence[Result]) -> tuple[bool, str | No
 
 
 class Listening(Op):
-    """Refuse to begin where gates are configured that nobody would ask about model calls.
+    """Refuse to begin where there are gates that nobody would ask.
 
     Raises:
-        ConfigurationError: the provider's HTTP client is not listened to.
+        ConfigurationError: Clew is not configured, or does not listen to the provider's client.
     """
 
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: Provider, *, governed: bool) -> None:
         self._provider = provider
+        self._governed = governed
 
     def do(self) -> None:
         """Look at the clients of synchronous calls."""
-        if governor() is not None:
-            _refuse(
-                [one for one in http_providers(self._provider) if not tap.listens(one.client())]
-            )
+        if self._is_governed():
+            _insist((one, one.client()) for one in http_providers(self._provider))
 
     async def ado(self) -> None:
         """Look at the clients of asynchronous calls."""
-        if governor() is not None:
-            _refuse(
-                [
-                    one
-                    for one in http_providers(self._provider)
-                    if not tap.listens(one.async_client())
-                ]
+        if self._is_governed():
+            _insist((one, one.async_client()) for one in http_providers(self._provider))
+
+    def _is_governed(self) -> bool:
+        found = governor() is not None
+        if self._governed and not found:
+            raise ConfigurationError(
+                "the loop has gates, and nobody would ask them: call clew.configure() first"
             )
+        return found
 
 
-def _refuse(unheard: Sequence[HttpProvider]) -> None:
+def _insist(clients: Iterable[tuple[HttpProvider, Any]]) -> None:
+    unheard = [one.name for one, client in clients if not tap.listens(client)]
     if unheard:
-        names = ", ".join(one.name for one in unheard)
         raise ConfigurationError(
-            f"gates are configured, and nobody would ask them about calls to {names}: "
-            "call clew.instrument() first"
+            "gates are configured, and nobody would ask them about calls to "
+            f"{', '.join(unheard)}: call clew.instrument() first"
         )
 
 

@@ -37,6 +37,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     before_tool: Callable[[Execution], object] | None
     stop_when_denied: bool
     stream: bool = False
+    governed: bool = False
+    """Whether the loop brings gates of its own."""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Options of every request, see `ChatRequest.options`."""
 

@@ -114,7 +114,7 @@ class Session:
         """Say what goes into the prompts, and find out what may be offered and what fits."""
         for source, data_class in self.sources:
             self.run.uses(source, data_class)
-        yield ops.Listening(self.plan.provider)
+        yield ops.Listening(self.plan.provider, governed=self.plan.governed)
         self.permitted = yield ops.Offer(self.plan.offered)
         yield from self.prepare_window()
 
