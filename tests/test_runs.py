@@ -15,7 +15,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 
 import clew
-from clew.errors import ClewError, RunIdError, RunReferenceError
+from clew.errors import ApprovalRequired, ClewError, PolicyDenied, RunIdError, RunReferenceError
 from clew.testing import CaptureExporter
 
 ENDINGS = [
@@ -90,6 +90,41 @@ def test_totals_and_status_are_right_on_every_ending(
         assert found[prefix + "denials"] == 1
         assert found[prefix + "rounds"] == 0
     assert b"secret" not in exported.otlp_bytes()
+
+
+DENIED = PolicyDenied("house", "house_rule")
+WAITS = ApprovalRequired("approval", "needed")
+
+
+@pytest.mark.parametrize(
+    ("errors", "expected"),
+    [
+        ([DENIED], ("failed", "policy_denied", "clew.errors.PolicyDenied")),
+        ([BaseExceptionGroup("inner", [DENIED]), DENIED],
+         ("failed", "policy_denied", "clew.errors.PolicyDenied")),
+        ([PolicyDenied("budget", "run_tokens")],
+         ("failed", "budget_exhausted", "clew.errors.PolicyDenied")),
+        ([WAITS, WAITS], ("waiting_for_approval", None, None)),
+        ([KeyboardInterrupt()], ("cancelled", "cancelled", None)),
+        ([DENIED, ValueError("secret")], ("failed", "error", "ExceptionGroup")),
+    ],
+)  # fmt: skip
+def test_a_task_groups_errors_end_the_run_as_themselves(
+    exported: CaptureExporter,
+    errors: list[BaseException],
+    expected: tuple[str, str | None, str | None],
+) -> None:
+    """Of one kind, a group is that error; of several it is a group; it passes on as it was."""
+    group = BaseExceptionGroup("tasks", errors)
+    with pytest.raises(BaseExceptionGroup) as caught, clew.run("triage"):
+        raise group
+    assert caught.value is group
+    found = root(exported)
+    assert expected == (
+        found["clew.run.status"],
+        found.get("clew.run.termination_reason"),
+        found.get("error.type"),
+    )
 
 
 async def test_an_async_run_that_is_cancelled_is_cancelled(exported: CaptureExporter) -> None:

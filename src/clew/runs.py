@@ -23,7 +23,7 @@ from clew.pipeline.stamp import Segment
 from clew.pipeline.totals import Totals
 from clew.references import Reference
 from clew.sealing import beat_from_now_on, seal_later
-from clew.spans import Agent, Node, error_type, identifier, is_cancellation, put
+from clew.spans import Agent, Node, error_type, identifier, is_cancellation, put, ungrouped
 from clew.terms import Terms, identify
 from clew.typing import Gate
 from clew.wrapping import wrap_function
@@ -319,6 +319,7 @@ class Run(context.Block, Node):
         if runtime is None or agent is None or self.span is INVALID_SPAN or not self._claim():
             return
         with guard("finish a run"):
+            error = ungrouped(error)
             if runtime.unsettled:
                 runtime.settle(everywhere=self._root)
             status, reason = self._ending(error)

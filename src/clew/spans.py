@@ -47,6 +47,18 @@ def is_cancellation(error: BaseException) -> bool:
     return isinstance(error, (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit))
 
 
+def ungrouped(error: BaseException | None) -> BaseException | None:
+    """Return the one error, or the first of one type only, that task groups made a group of."""
+    leaves, waiting = [], [error]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, BaseExceptionGroup):
+            waiting.extend(reversed(cast("BaseExceptionGroup[BaseException]", each).exceptions))
+        else:
+            leaves.append(each)
+    return leaves[0] if len({type(each) for each in leaves}) == 1 else error
+
+
 def identifier(value: Any, key: str, what: str) -> str:
     """Return an identifier given in code, or `_OTHER` with a warning when it is none."""
     if type(value) is str and value in _names[key]:

@@ -241,7 +241,7 @@ async def test_a_tool_that_is_denied(
     # The MCP client's task group has made a group of it when it reaches the run.
     assert {
         run.attributes["clew.run.termination_reason"] for run in exported.by_name("invoke_agent")
-    } == {"error" if framework is mcp else "policy_denied"}
+    } == {"policy_denied"}
     assert decision.parent.span_id == tool.context.span_id
     assert MARK.encode() not in exported.otlp_bytes()
 
@@ -259,6 +259,36 @@ async def test_an_approval_is_for_the_arguments(
     assert type(error) is ApprovalRequired
     assert error.reference is not None
     assert executed == []
+
+
+ASKING = [one for one in FRAMEWORKS if one is not mcp]
+
+
+@pytest.mark.parametrize("framework", ASKING, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("outcome", ["deny", "require_approval"])
+async def test_a_model_call_that_is_denied(
+    govern: Govern, server: ScriptedProvider, framework: Any, outcome: Any
+) -> None:
+    """No framework wraps or swallows it: the caller is told, nothing was sent, the run says why."""
+    gate = Saying(Verdict(outcome=outcome, reason="house_rule"))
+    exported = govern(gate)
+    executed: list[str] = []
+    expected = PolicyDenied if outcome == "deny" else ApprovalRequired
+    with pytest.raises(expected) as caught, clew.run("triage"):
+        await framework(server, executed)
+    assert type(caught.value) is expected
+    assert (executed, server.requests) == ([], [])
+    assert len(gate.asked) == 1
+    (found,) = decisions(exported)
+    assert (found["outcome"], found["executed"]) == (outcome, False)
+    ended = exported.by_name("invoke_agent")
+    if outcome == "deny":
+        assert {one.attributes["clew.run.termination_reason"] for one in ended} == {"policy_denied"}
+    else:
+        roots = [one for one in ended if one.attributes.get("clew.run.root")]
+        assert [one.attributes["clew.run.status"] for one in roots] == ["waiting_for_approval"]
+    assert exported.by_name("chat") == ()
+    assert MARK.encode() not in exported.otlp_bytes()
 
 
 async def test_tools_that_cannot_be_seen(

@@ -92,6 +92,10 @@ class Processor:
                     node.outcome = "error"
                 node.returned(span.span_data.output)
             elif isinstance(node, Run) and failed:
+                # The SDK ends the span while what a model call has raised is on its way out.
+                refusal = refusal_in(sys.exc_info()[1])
+                if refusal is not None:
+                    self.refuse(span.trace_id, refusal)
                 too_many = "max turns" in str(span.error.get("message", "")).lower()
                 node.terminate("max_rounds" if too_many else "error")
                 outer = self._node(span.trace_id)

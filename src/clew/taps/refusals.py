@@ -8,9 +8,9 @@ from clew.passages import Refusal
 _DEEP = 8
 
 
-def refusal_in(error: BaseException) -> ClewError | None:
+def refusal_in(error: BaseException | None) -> ClewError | None:
     """Return what a gate has said, if it is what led to an error."""
-    cause: BaseException | None = error
+    cause = error
     for _ in range(_DEEP):
         if cause is None or isinstance(cause, ClewError):
             return cause
