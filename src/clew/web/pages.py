@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -12,28 +11,26 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from clew.allow_list import AllowList
-from clew.sources import RunNotFoundError, Source, forms
+from clew.sources import RunNotFoundError, Source
 from clew.store.prompt_index import PromptReader
-from clew.store.records import Page, RunFilter
 from clew.web import access
+from clew.web.costs import CostPage
 from clew.web.inspector import Inspector
 from clew.web.run_pages import RunPages, trace_id_of
+from clew.web.search import SearchPage
 from clew.web.settings_page import SettingsPage
 from clew.web.snippet_pages import SnippetPages
 from clew.web.views import (
     HERE,
     Views,
     environment,
-    flag,
-    json_response,
-    wants_json,
-    whole,
 )
 
 if TYPE_CHECKING:
     from clew.web.play import PlayPages
 
 _LIST_LIMIT: Final = 50
+_COSTS: Final = ("costs", "/costs")
 _PLACES: Final = (("prompts", "/prompts"), ("snippets", "/snippets"), ("settings", "/settings"))
 """Pages beside the runs, for the header."""
 _PLAY: Final = ("play", "/play")
@@ -62,7 +59,7 @@ class Pages:
         play: Callable[[Views], PlayPages] | None = None,
     ) -> None:
         self._source = source
-        places = (*(_PLACES if prompts else ()), *((_PLAY,) if play is not None else ()))
+        places = (_COSTS, *(_PLACES if prompts else ()), *((_PLAY,) if play is not None else ()))
         shared = environment(address=address, places=places, signs_in=signs_in)
         self.views = self._views = Views(shared, check=self._check)
         self._inspector = None if prompts is None else Inspector(prompts, self._views)
@@ -78,7 +75,8 @@ class Pages:
     def routes(self) -> list[BaseRoute]:
         """Return the routes of pages, twins and static files."""
         return [
-            *self._views.routes(("/", self._list), ("/api/runs", self._list)),
+            *SearchPage(self._source, self._views).routes(),
+            *CostPage(self._source, self._views).routes(),
             *self._runs.routes(),
             *(self._inspector.routes() if self._inspector is not None else ()),
             *self._more,
@@ -93,32 +91,6 @@ class Pages:
             return
         if not self._source.covers(trace_id_of(request), scope):
             raise RunNotFoundError("there is no such run")
-
-    def _list(self, request: Request) -> Response:
-        asked = request.query_params
-        wanted = RunFilter(
-            agent=asked.get("agent") or None,
-            status=asked.get("status") or None,
-            denied=flag(asked, "denied"),
-            failed=flag(asked, "failed"),
-            everything=flag(asked, "everything"),
-            scope=access.scope_of(request),
-        )
-        page = Page(limit=whole(asked, "limit", _LIST_LIMIT), after=asked.get("after") or None)
-        found = self._source.runs(wanted, page)
-        if wants_json(request):
-            return json_response(forms.list_form(found))
-        kept = {key: value for key, value in asked.items() if key != "after" and value}
-        return self._views.page(
-            "runs.html",
-            runs=found.runs,
-            older=f"/?{urlencode({**kept, 'after': found.next})}" if found.next else None,
-            newest=f"/?{urlencode(kept)}" if page.after else None,
-            wanted=wanted,
-            filtered=wanted != RunFilter(),
-            agents=self._source.agents(wanted.scope),
-            twin=f"/api/runs?{urlencode(asked)}" if asked else "/api/runs",
-        )
 
 
 class _Files(StaticFiles):
