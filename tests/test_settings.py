@@ -42,6 +42,8 @@ def test_the_environment_fills_each_setting() -> None:
         "CLEW_MODEL_ALIASES": ("gpt-prod=openai/gpt-4o", {"gpt-prod": "openai/gpt-4o"}),
         "CLEW_PRICES_FILE": ("/tmp/prices.json", Path("/tmp/prices.json")),  # noqa: S108
         "CLEW_OTLP_ENCODER": ("stock", "stock"),
+        "CLEW_SPOOL_DIR": ("/var/spool/clew", Path("/var/spool/clew")),
+        "CLEW_SPOOL_MAX_BYTES": ("1000000", 1000000),
         "CLEW_AUDIT": ("fail_closed", "fail_closed"),
         "CLEW_KEEP": ("Deny, error", frozenset({"deny", "error"})),
         "CLEW_KEEP_ABOVE_USD": ("0.5", 0.5),

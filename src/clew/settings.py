@@ -46,6 +46,10 @@ VARIABLES: Final = (
     Variable("CLEW_DIGEST_KEY", "digest_key", "secret key for digests"),
     Variable("CLEW_OTLP_ENCODER", "otlp_encoder", "`stock`: OpenTelemetry's encoder, not Clew's"),
     Variable(
+        "CLEW_SPOOL_DIR", "spool_dir", "folder where spans wait that the OTLP receiver cannot take"
+    ),
+    Variable("CLEW_SPOOL_MAX_BYTES", "spool_max_bytes", "bytes that wait there at the most"),
+    Variable(
         "CLEW_AUDIT",
         "audit",
         "`best_effort` or `fail_closed`: writes and decisions are on the disk before they happen",
@@ -114,6 +118,11 @@ class Settings(BaseModel):
     digest_key: SecretStr | None = None
     otlp_encoder: Literal["clew", "stock"] = "clew"
     """What writes spans into OTLP over HTTP: Clew's writer, or the stock exporter's encoder."""
+    spool_dir: Path | None = None
+    """Folder in which batches wait while the OTLP receiver does not take them; None: they wait in
+    memory only, and not for long. See `docs/reliability.md`."""
+    spool_max_bytes: int = Field(default=256 << 20, ge=1 << 16)
+    """Bytes that wait there at the most; of more, the oldest are given up and counted."""
     audit: Literal["off", "best_effort", "fail_closed"] = "off"
     """Whether tool calls that write and enforced decisions are written to the journal in the data
     folder before they are carried out, and whether they are not when that fails."""

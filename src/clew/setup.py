@@ -29,7 +29,7 @@ from clew.leaving import before_leaving
 from clew.levels import REDACTED, number_of
 from clew.pipeline import exporters, meters, runtime, sampling
 from clew.pipeline.chains import Chains
-from clew.pipeline.exporters import Fanout
+from clew.pipeline.exporters import Fanout, SpoolOptions
 from clew.pipeline.filter import Filter, instance_id
 from clew.pipeline.keeping import Keeper
 from clew.pipeline.light import LightSpans
@@ -105,8 +105,7 @@ def _start(
     provider, own = _provider(settings, tracer_provider)
     chosen = span_exporters
     if chosen is None:
-        stock = settings.otlp_encoder == "stock"
-        chosen = exporters.from_environment(stock_encoder=stock) if own else ()
+        chosen = _exporters(settings) if own else ()
     # An own provider cannot be replaced once it is the process's: the resource of a later
     # configuration is put on the exported copies.
     resource = _resource(settings)
@@ -120,6 +119,8 @@ def _start(
         batch_size=settings.batch_size,
         delay=settings.export_delay_ms / 1000,
     )
+    # What an earlier process has left is sent, too, without waiting for a span.
+    worker.chores += [getattr(each, "replay") for each in chosen if hasattr(each, "replay")]  # noqa: B009
     metered = meters.choose(
         settings,
         lambda: filter_.resource(provider.resource),
@@ -155,6 +156,14 @@ def _start(
     _go(started)
     _renew_after_fork(started, filter_, resource, chains)
     worker.start()
+
+
+def _exporters(settings: Settings) -> list[SpanExporter]:
+    """Return the exporters that the environment names."""
+    spool = None
+    if settings.spool_dir is not None:
+        spool = SpoolOptions(settings.spool_dir.expanduser(), settings.spool_max_bytes)
+    return exporters.from_environment(stock_encoder=settings.otlp_encoder == "stock", spool=spool)
 
 
 def _look_at(provider: TracerProvider) -> None:
@@ -350,6 +359,8 @@ def shutdown(timeout: float | None = None) -> None:
             if stopping.journal is not None:
                 stopping.journal.close()
             lost = stopping.worker.shutdown(seconds) + stopping.worker.dropped
+            if isinstance(stopping.worker.exporting, Exporting):
+                lost += stopping.worker.exporting.fanout.failed
             if stopping.recording is not None:
                 stopping.recording.shutdown(deadline)
             if stopping.metrics is not None:

@@ -74,6 +74,7 @@ def _all(
         chosen = exporters_in_force() if current is not None else None
         yield from delivery.examine(settings, environ, chosen, source, wait_s)
     yield from files.examine(_placed(settings))
+    yield from files.spool(settings, environ)
 
 
 def _placed(settings: Settings) -> Settings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import socket
 import ssl
@@ -34,6 +35,8 @@ _GREAT_SKEW_S: Final = 60.0
 _GRPC_PORT: Final = 4317
 _HTTP_PORT: Final = 4318
 _NAME: Final = "clew_doctor"
+_BUNDLES: Final = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+"""Variables that `requests` prefers to the exporter's own."""
 _GRPC_STATUS: Final = re.compile(r"StatusCode\.([A-Z_]+)")
 
 
@@ -155,10 +158,11 @@ def reason_of(error: BaseException | None, where: str) -> tuple[str, str]:
                 advice += f"; OTLP over HTTP is usually at port {_HTTP_PORT}"
             return "nobody listens there", advice
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return (
-                f"its certificate is not trusted ({cause.verify_message})",
-                "Name the authority in OTEL_EXPORTER_OTLP_CERTIFICATE",
-            )
+            advice = "Name the authority in OTEL_EXPORTER_OTLP_CERTIFICATE"
+            set_ = [name for name in _BUNDLES if os.environ.get(name)]
+            if set_:
+                advice = f"{set_[0]} is set and wins: have that file include the authority"
+            return f"its certificate is not trusted ({cause.verify_message})", advice
         if isinstance(cause, ssl.SSLError):
             return (
                 f"TLS failed ({cause.reason or 'no reason given'})",

@@ -6,7 +6,8 @@ import os
 import shutil
 import sqlite3
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,7 @@ from clew.audit import keys
 from clew.digests import KEY_FILE
 from clew.doctor.findings import Finding, note, ok, problem, warning
 from clew.errors import ClewError
+from clew.pipeline.spool import Spool
 from clew.settings import Settings
 from clew.store import journal, paths
 from clew.store.database import connect, explained
@@ -190,6 +192,49 @@ def _damage(connection: sqlite3.Connection, path: Path, *, quick: bool) -> list[
         check = "quick_check" if quick else "integrity_check"
         rows = connection.execute(f"PRAGMA {check}(5)").fetchall()
     return [str(row[0]).splitlines()[0] for row in rows if row[0] != "ok"]
+
+
+def spool(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Look at what waits on the disk for the receiver."""
+    if settings.spool_dir is None:
+        return
+    place = settings.spool_dir.expanduser()
+    protocol = environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or environ.get(
+        "OTEL_EXPORTER_OTLP_PROTOCOL", ""
+    )
+    if protocol == "grpc" or settings.otlp_encoder == "stock":
+        yield warning(
+            "spool",
+            "CLEW_SPOOL_DIR has no effect with OTLP over gRPC, nor with the stock encoder",
+            "Use OTLP over HTTP with Clew's encoder",
+        )
+        return
+    if not _may_write(_existing(place)):
+        yield problem(
+            "spool",
+            f"The spool {place} cannot be written: nothing waits there",
+            "Set CLEW_SPOOL_DIR to a folder that the service may write to",
+        )
+        return
+    waiting = [
+        each
+        for folder in (sorted(place.iterdir()) if place.is_dir() else ())
+        for each in Spool(folder, settings.spool_max_bytes).files()
+    ]
+    if not waiting:
+        yield ok("spool", f"Nothing waits in the spool {place}")
+        return
+    spans, size = sum(each.spans for each in waiting), sum(each.bytes for each in waiting)
+    seconds = (time.time_ns() - min(each.since_ns for each in waiting)) / 1e9
+    yield warning(
+        "spool",
+        f"{spans} spans wait in the spool {place} ({size / (1 << 20):.1f} MiB of "
+        f"{settings.spool_max_bytes >> 20}), the oldest for {seconds:.0f} s",
+        "They are sent when the receiver is back and a process of the service runs",
+        spans=spans,
+        bytes=size,
+        files=len(waiting),
+    )
 
 
 def _journal(settings: Settings) -> Iterator[Finding]:

@@ -99,8 +99,12 @@ class Chains:
                 if len(self._segments) > _SEGMENTS_KEPT:
                     self._segments.popitem(last=False)
             end = seq * _SIZE
-            if len(kept) < end:
-                kept.extend(bytes(end - len(kept)))
+            missing = end - _SIZE - len(kept)
+            if missing == 0:  # as a rule they come in order
+                kept += digest
+                return
+            if missing > 0:
+                kept.extend(bytes(missing))
             kept[end - _SIZE : end] = digest
 
     def _seal(
@@ -135,14 +139,16 @@ def _facts(
 ) -> bytes:
     ids, parent = span.context, span.parent
     assert ids is not None  # noqa: S101 - a finished span has its ids
-    start = span.start_time or 0
-    failed = span.status.status_code is StatusCode.ERROR
-    end, failed = ending or (span.end_time or start, failed)
+    if ending is None:
+        times = (start := span.start_time or 0, span.end_time or start)
+        failed = span.status.status_code is StatusCode.ERROR
+    else:
+        times, failed = (span.start_time or 0, ending[0]), ending[1]
     return integrity.encode(
-        f"{ids.trace_id:032x}",
-        f"{ids.span_id:016x}",
-        None if parent is None else f"{parent.span_id:016x}",
-        (start, end),
+        ids.trace_id.to_bytes(16, "big").hex(),
+        ids.span_id.to_bytes(8, "big").hex(),
+        None if parent is None else parent.span_id.to_bytes(8, "big").hex(),
+        times,
         failed,
         attributes,
     )

@@ -13,24 +13,36 @@ import os
 import time
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
 
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SpanExporter
 
-from clew._guard import guard
+from clew._guard import guard, logger
 from clew.errors import ConfigurationError, MissingExtraError
 
 _OTLP = "opentelemetry.exporter.otlp.proto."
 
 
+class SpoolOptions(NamedTuple):
+    """Where batches wait that the receiver does not take, and how many bytes at the most."""
+
+    folder: Path
+    most: int
+
+
 def from_environment(
-    environ: Mapping[str, str] | None = None, *, stock_encoder: bool = False
+    environ: Mapping[str, str] | None = None,
+    *,
+    stock_encoder: bool = False,
+    spool: SpoolOptions | None = None,
 ) -> list[SpanExporter]:
     """Return the exporters that the environment names; OTLP over HTTP by default.
 
     Args:
         environ: the environment, by default the process's.
         stock_encoder: whether OTLP over HTTP is encoded by the stock exporter.
+        spool: where its batches wait while the receiver does not take them; None: nowhere.
 
     Raises:
         ConfigurationError: an exporter or protocol that Clew does not know.
@@ -41,7 +53,7 @@ def from_environment(
     exporters: list[SpanExporter] = []
     for name in (part.strip() for part in names.split(",")):
         if name == "otlp":
-            exporters.append(_otlp(environ, stock_encoder))
+            exporters.append(_otlp(environ, stock_encoder, spool))
         elif name == "console":
             exporters.append(ConsoleSpanExporter())
         elif name not in ("none", ""):
@@ -52,10 +64,20 @@ def from_environment(
     return exporters
 
 
-def _otlp(environ: Mapping[str, str], stock_encoder: bool) -> SpanExporter:
+def _otlp(
+    environ: Mapping[str, str], stock_encoder: bool, spool: SpoolOptions | None
+) -> SpanExporter:
     module = otlp_module(environ, "trace")
     if stock_encoder or ".http." not in module.__name__:
+        if spool is not None:
+            logger.warning(
+                "CLEW_SPOOL_DIR has no effect: only OTLP over HTTP with Clew's encoder has a spool"
+            )
         return module.OTLPSpanExporter()
+    if spool is not None:
+        from clew.pipeline.otlp_spool import SpoolingOTLPSpanExporter
+
+        return SpoolingOTLPSpanExporter(spool.folder, spool.most)
     from clew.pipeline.otlp_http import FastOTLPSpanExporter
 
     return FastOTLPSpanExporter()
@@ -114,21 +136,51 @@ class Fanout:
 
     def __init__(self, exporters: Sequence[SpanExporter]) -> None:
         self.exporters = list(exporters)
-        self.failed = 0
-        """Spans whose export an exporter did not confirm."""
+        self._failed = 0
         if hasattr(os, "register_at_fork"):
             me: weakref.ref[Fanout] = weakref.ref(self)
             os.register_at_fork(after_in_child=lambda: _after_fork(me))
 
+    @property
+    def failed(self) -> int:
+        """Spans whose export an exporter did not confirm, or that it has given up since."""
+        known = (_lost(exporter) for exporter in self.exporters)
+        return self._failed + sum(number for number in known if number is not None)
+
     def export(self, batch: Sequence[Any]) -> None:
         """Export to each."""
         for exporter in self.exporters:
-            confirmed = False
+            confirmed = answered = False
             with guard(f"export through {type(exporter).__name__}"):
                 result = exporter.export(batch)
+                answered = True
                 confirmed = getattr(result, "value", 0) == 0
-            if not confirmed:
-                self.failed += len(batch)
+            if not confirmed and not (answered and _lost(exporter) is not None):
+                self._failed += len(batch)
+
+    def hurry(self, deadline: float) -> None:
+        """Tell those that want to know by when (monotonic time) they have to be done."""
+        for exporter in self.exporters:
+            if hasattr(exporter, "deadline"):
+                cast("Any", exporter).deadline = deadline
+
+    def keeps(self) -> bool:
+        """Tell whether an exporter can have spans wait until another process sends them."""
+        return any(hasattr(exporter, "keep") for exporter in self.exporters)
+
+    def keep(self, batch: Sequence[Any]) -> None:
+        """Have spans wait where that is possible; elsewhere they are lost."""
+        for exporter in self.exporters:
+            kept = False
+            keep = getattr(exporter, "keep", None)
+            if keep is None:
+                self._failed += len(batch)
+                continue
+            with guard("keep spans at shutdown"):
+                kept = True
+                keep(batch)
+            if not kept:
+                self._failed += len(batch)
 
     def close(self, deadline: float) -> None:
         """Shut each down, unless the deadline has passed."""
@@ -136,6 +188,15 @@ class Fanout:
             if time.monotonic() < deadline:
                 with guard(f"shut down {type(exporter).__name__}"):
                     exporter.shutdown()
+
+
+def _lost(exporter: Any) -> int | None:
+    """Return how many spans an exporter has lost; None where it does not count them itself."""
+    for name in ("spans_lost", "lost"):
+        number = getattr(exporter, name, None)
+        if isinstance(number, int):
+            return number
+    return None
 
 
 def _after_fork(reference: weakref.ref[Fanout]) -> None:

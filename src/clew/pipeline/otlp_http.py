@@ -19,8 +19,8 @@ from clew import semconv
 from clew._guard import record_failure, warn_once
 from clew.pipeline import otlp_writer
 
-_TOO_LARGE: Final = 413
-_LONGEST: Final = 1024
+TOO_LARGE: Final = 413
+LONGEST: Final = 1024
 """Characters of a text that stay on a span that had to be cut down."""
 _DEFAULT_MOST: Final = 64 << 20
 
@@ -37,6 +37,11 @@ class Answer(NamedTuple):
     retry_after: float | None = None
     """Seconds after which it wants to be asked again."""
 
+    @property
+    def taken(self) -> bool:
+        """Whether the request was taken. A redirect is not followed, so it is none."""
+        return self.status is not None and 200 <= self.status < 300
+
 
 class FastOTLPSpanExporter(stock.OTLPSpanExporter):
     """Exports spans by OTLP over HTTP; takes the stock exporter's arguments."""
@@ -45,6 +50,8 @@ class FastOTLPSpanExporter(stock.OTLPSpanExporter):
         super().__init__(*args, **kwargs)
         self.rejected = 0
         """Spans that the receiver says it did not take (partial success)."""
+        self.lost: int = 0
+        """Spans that were not delivered."""
         self.cut = 0
         """Spans whose long texts were cut because they were too large for the receiver."""
         self._sends: Any = getattr(self, "_client", None)
@@ -56,7 +63,9 @@ class FastOTLPSpanExporter(stock.OTLPSpanExporter):
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Export spans; with a stock exporter that works in another way, as that one does."""
         if not self._usable or getattr(self, "_shutdown", False):
-            return super().export(spans)
+            result = super().export(spans)
+            self.lost += len(spans) if result is not SpanExportResult.SUCCESS else 0
+            return result
         sent = self._send(spans)
         return SpanExportResult.SUCCESS if sent else SpanExportResult.FAILURE
 
@@ -66,24 +75,39 @@ class FastOTLPSpanExporter(stock.OTLPSpanExporter):
             return True
         too_large = 0 < self._most < len(data)
         if not too_large:
-            result = self._sends.export(data)
-            if result.success:
+            answer = self._post(data)
+            if answer.taken:
                 return True
-            if result.status_code != _TOO_LARGE:
-                return False
+            if answer.status != TOO_LARGE:
+                return self._undelivered(len(spans), data, answer)
         if len(spans) > 1:
             middle = len(spans) // 2
             return self._send(spans[:middle]) & self._send(spans[middle:])
         return self._send_cut(spans[0], data)
 
+    def _post(self, data: bytes) -> Answer:
+        """Send a message, again and again while the receiver is busy, within the time-out."""
+        result = self._sends.export(data)
+        return Answer(result.status_code, result.error)
+
+    def _undelivered(self, number: int, data: bytes, answer: Answer) -> bool:
+        """Note that a batch was not delivered; return whether it is not lost all the same."""
+        self.lost += number
+        if answer.status is not None and 300 <= answer.status < 400:
+            warn_once(
+                "follow a redirect",
+                "The OTLP receiver answers %d, a redirect, which is not followed: set the address "
+                "that it points to",
+                answer.status,
+            )
+        return False
+
     def _send_cut(self, span: ReadableSpan, data: bytes) -> bool:
         """Send a span that is too large without its long texts."""
         smaller = _cut(span)
-        if smaller is None:
-            return False
-        written = otlp_writer.encode([smaller])
-        if len(written) >= len(data) or 0 < self._most < len(written):
-            return False
+        written = b"" if smaller is None else otlp_writer.encode([smaller])
+        if not written or len(written) >= len(data) or 0 < self._most < len(written):
+            return self._undelivered(1, data, Answer(TOO_LARGE))
         self.cut += 1
         warn_once(
             "send a span that is too large",
@@ -91,7 +115,8 @@ class FastOTLPSpanExporter(stock.OTLPSpanExporter):
             "Set CLEW_CONTENT_LIMIT, or send content to the local store.",
             len(data),
         )
-        return bool(self._sends.export(written).success)
+        answer = self._post(written)
+        return answer.taken or self._undelivered(1, written, answer)
 
     @property
     def endpoint(self) -> str:
@@ -155,7 +180,7 @@ def _cut(span: ReadableSpan) -> ReadableSpan | None:
     attributes = span.attributes or {}
     kept: dict[str, Any] = {}
     for key, value in attributes.items():
-        if key in semconv.CONTENT or (isinstance(value, (str, bytes)) and len(value) > _LONGEST):
+        if key in semconv.CONTENT or (isinstance(value, (str, bytes)) and len(value) > LONGEST):
             continue
         kept[key] = value
     if len(kept) == len(attributes) and not span.events:

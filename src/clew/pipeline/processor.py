@@ -155,6 +155,25 @@ class Exporting:
 
         A span that cannot be copied costs only itself.
         """
+        copies = self._copies(batch)
+        if copies:
+            self.fanout.export(copies)
+
+    def keeps(self) -> bool:
+        """Tell whether spans can wait for another process."""
+        return self.fanout.keeps()
+
+    def keep(self, batch: list[LightSpan | tuple[ReadableSpan, bool]]) -> None:
+        """Have a batch wait for another process: there is no time to export it."""
+        copies = self._copies(batch)
+        if copies:
+            self.fanout.keep(copies)
+
+    def hurry(self, deadline: float) -> None:
+        """Tell the exporters by when (monotonic time) they have to be done."""
+        self.fanout.hurry(deadline)
+
+    def _copies(self, batch: list[LightSpan | tuple[ReadableSpan, bool]]) -> list[ReadableSpan]:
         copies: list[ReadableSpan] = []
         as_they_are = self._trusts_ours
         late = self.runtime is not None and self.runtime.late.waiting
@@ -175,8 +194,7 @@ class Exporting:
                 copies.append(copy)
             except Exception:
                 record_failure("filter a span")
-        if copies:
-            self.fanout.export(copies)
+        return copies
 
     def _copy(self, span: ReadableSpan, folded: bool) -> ReadableSpan:
         attributes = _attributes_of(span)

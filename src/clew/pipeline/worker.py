@@ -6,6 +6,7 @@ finaliser: the queue is a deque, and waking is the release of a lock used as a s
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import os
@@ -14,7 +15,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from clew._guard import guard
 
@@ -30,6 +31,23 @@ class Exporting(Protocol):
 
     def close(self, deadline: float) -> None:
         """Release what the exporting holds, before the monotonic time `deadline`."""
+        ...
+
+
+@runtime_checkable
+class Keeping(Protocol):
+    """An `Exporting` that can keep spans for another process to export."""
+
+    def hurry(self, deadline: float) -> None:
+        """Take note that all has to be done by the monotonic time `deadline`."""
+        ...
+
+    def keeps(self) -> bool:
+        """Tell whether it can keep spans at all."""
+        ...
+
+    def keep(self, batch: list[Any]) -> None:
+        """Keep a batch that cannot be exported in time; may raise."""
         ...
 
 
@@ -72,6 +90,8 @@ class Worker:
         self._wake = threading.Lock()
         self._wake.acquire()
         self._flushes: deque[threading.Event] = deque()
+        self._in_hand = 0
+        """Spans in the middle of being exported."""
         self._stopping = False
         self._now = False
         self._thread: threading.Thread | None = None
@@ -158,18 +178,50 @@ class Worker:
         return done.wait(timeout)
 
     def shutdown(self, timeout: float) -> int:
-        """Run the timers that ask for it, export the rest, stop; return how many were left."""
+        """Run the timers that ask for it, export the rest, stop.
+
+        Args:
+            timeout: seconds that it may take.
+
+        Returns:
+            How many spans were left, those included whose export did not end in time.
+        """
         deadline = time.monotonic() + timeout
+        exporting = self.exporting
+        keeping = exporting if isinstance(exporting, Keeping) else None
+        if keeping is not None:
+            with guard("tell the exporters of the end"):
+                keeping.hurry(deadline)
         self._stopping = True
         thread = self._thread
-        if thread is not None and thread.is_alive():
+        elsewhere = thread is not None and thread is not threading.current_thread()
+        if elsewhere and thread is not None and thread.is_alive():
             self.wake()
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, timeout * 0.8))
+            thread.join(max(0.0, timeout * 0.8))
         self.exporting.close(deadline)
-        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
-            thread.join(max(0.0, deadline - time.monotonic()))
+        if elsewhere and thread is not None and thread.is_alive():
+            keeps = keeping is not None and keeping.keeps()
+            thread.join(max(0.0, deadline - time.monotonic()) / (2 if keeps else 1))
+            if thread.is_alive():
+                # It waits for a receiver: its seals are made here.
+                self._run_due(everything=True)
+                if keeping is None or not keeps:
+                    return len(self._queue) + self._in_hand
+                self._keep_rest(keeping)
         return len(self._queue)
+
+    def _keep_rest(self, keeping: Keeping) -> None:
+        """Keep what is queued, since the export thread cannot."""
+        while batch := self._take():
+            with guard("keep spans at shutdown"):
+                keeping.keep(batch)
+
+    def _take(self) -> list[Any]:
+        batch: list[Any] = []
+        with contextlib.suppress(IndexError):  # at shutdown two threads may take from the queue
+            while len(batch) < self._batch_size:
+                batch.append(self._queue.popleft())
+        return batch
 
     def waiting(self) -> int:
         """Return how many finished spans wait."""
@@ -235,10 +287,12 @@ class Worker:
     def _drain(self) -> None:
         while self._queue:
             self._do(self.chores)
-            take = self._queue.popleft  # nobody else takes from the queue
-            batch = [take() for _ in range(min(len(self._queue), self._batch_size))]
-            with guard("export spans"):
-                self.exporting.export(batch)
+            batch = self._take()
+            self._in_hand = len(batch)
+            if batch:
+                with guard("export spans"):
+                    self.exporting.export(batch)
+            self._in_hand = 0
 
     def reset_after_fork(self) -> None:
         """Start anew in a forked child: the parent exports what the parent had queued."""
@@ -246,6 +300,7 @@ class Worker:
         self._soon.clear()
         self._timers.clear()
         self._flushes.clear()
+        self._in_hand = 0
         self._thread = None
         self._timer_lock = threading.Lock()
         self._start_lock = threading.Lock()

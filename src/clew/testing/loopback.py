@@ -129,6 +129,9 @@ class LoopbackServer(ABC):
     so that a faulty script cannot pass for a provider's answer.
     """
 
+    port = 0
+    """Where to listen; 0 takes a free port."""
+
     def __init__(self) -> None:
         self.requests: list[ReceivedRequest] = []
         """Every request received, in the order of arrival."""
@@ -167,7 +170,7 @@ class LoopbackServer(ABC):
         return 0 if self._server is None else len(self._server.live)
 
     def start(self) -> Self:
-        """Listen on a free port of 127.0.0.1."""
+        """Listen on 127.0.0.1, at `port` or on a free one."""
         self._server = _Server(self)
         self.stopping.clear()
         self._thread = threading.Thread(
@@ -227,7 +230,7 @@ class _Server(socketserver.ThreadingTCPServer):
     def __init__(self, owner: LoopbackServer) -> None:
         self.owner = owner
         self.live: dict[socket.socket, threading.Thread] = {}
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(("127.0.0.1", owner.port), _Handler)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         self.owner.connections += 1
