@@ -867,3 +867,35 @@ def test_many_threads_get_the_same_answer():
         thread.join(60)
     assert set(answers) == {book.find("openai", "gpt-4o")}
     assert PENDING not in answers
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "length"),
+    [
+        ("openai", "gpt-4o", 128_000),
+        ("anthropic", "claude-sonnet-4-5-20250929", 200_000),
+        ("openrouter", "openai/gpt-4o", 128_000),
+        ("openai", "nobody-knows", None),
+        ("nobody", "gpt-4o", None),
+        (None, "gpt-4o", None),
+        ("openai", "x" * 600, None),
+    ],
+)
+def test_context_lengths(prices, provider, model, length):
+    """How much a model takes, by the same names as its price; unknown is None, not a guess."""
+    assert prices.context_length(provider, model) == length
+
+
+def test_an_alias_has_the_context_length_of_its_model():
+    """As it has its price; the look-up waits until the library is loaded."""
+    book = Prices({"my-deployment": "openai/gpt-4o"})
+    assert book.loaded is False
+    assert book.context_length("azure.ai.openai", "my-deployment") == 128_000
+    assert book.loaded is True
+
+
+def test_without_patience_nobody_knows_a_context_length():
+    """A library that is not loaded in time gives none."""
+    book = Prices()
+    book._thread = threading.current_thread()  # it is never loaded
+    assert book.context_length("openai", "gpt-4o", patience_s=0.01) is None
