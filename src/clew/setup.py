@@ -103,9 +103,7 @@ def _start(
     digests = runtime.digests_of(settings)
     allow_list = allow_list_in_force(settings, digests)
     provider, own = _provider(settings, tracer_provider)
-    chosen = span_exporters
-    if chosen is None:
-        chosen = _exporters(settings) if own else ()
+    chosen = (_exporters(settings) if own else ()) if span_exporters is None else span_exporters
     # An own provider cannot be replaced once it is the process's: the resource of a later
     # configuration is put on the exported copies.
     resource = _resource(settings)
