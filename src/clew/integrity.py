@@ -22,10 +22,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -75,11 +76,24 @@ COVERED: Final[tuple[str, ...]] = (
 _PLACES: Final = {key: place for place, key in enumerate(COVERED)}
 _RULES: Final = tuple(semconv.RULES[key] for key in COVERED)
 _PLANS_KEPT: Final = 1024
-_Plan = tuple[
-    list[int], tuple[str, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]
-]
+_Mend = tuple[int, Callable[[Any], Any]]
+"""The place of a value in the list, and what makes of it what is written."""
+
+
+class _Plan(NamedTuple):
+    """How the covered facts of spans with the same keys are written."""
+
+    places: msgspec.Raw
+    pick: Callable[[Mapping[str, Any]], tuple[Any, ...]]
+    makers: tuple[Callable[[Any], Any], ...]
+    wanted: tuple[type | None, ...]
+    """The type that each value has as it is written; None where each has to be looked at."""
+    mends: dict[tuple[type, ...], tuple[_Mend, ...]]
+    """What is to be done to values of these types: those of most spans are the same."""
+
+
 _plans: dict[tuple[str, ...], _Plan] = {}
-"""Which of a span's keys are covered, in order, by all its keys: most spans have the same."""
+"""By all the keys of a span: most spans have the same."""
 _encode: Final = msgspec.json.Encoder().encode
 _HEAD: Final = f"clew-span-{VERSION}"
 
@@ -104,22 +118,18 @@ def encode(
             lists (some backends keep everything as text) are read as what they stand for.
     """
     names = tuple(attributes)
-    plan = _plans.get(names)
-    if plan is None:
-        plan = _plan(names)
-    places, keys, texts, numbers, flags, lists = plan
-    values: list[Any] = [attributes[key] for key in keys]
-    for each in texts:
-        if values[each].__class__ is not str:
-            values[each] = str(values[each])
-    for each in numbers:
-        if values[each].__class__ is not int:
-            values[each] = _number(values[each])
-    for each in flags:
-        if values[each].__class__ is not bool:
-            values[each] = _flag(values[each])
-    for each in lists:
-        values[each] = _entries(_RULES[places[each]], values[each])
+    plan = _plans.get(names) or _plan(names)
+    places, pick, _, _, mends = plan
+    picked = pick(attributes)
+    types = tuple(map(type, picked))
+    mended = mends.get(types)
+    if mended is None:
+        mended = _mends(plan, types)
+    values: Sequence[Any] = picked
+    if mended:
+        values = list(picked)
+        for place, mend in mended:
+            values[place] = mend(values[place])
     start, end = times
     whole = (
         *(_HEAD, trace_id, span_id, parent_id, failed),
@@ -135,23 +145,47 @@ def _plan(names: tuple[str, ...]) -> _Plan:
     """Return how the covered facts of spans with these keys are written."""
     places = sorted(_PLACES[name] for name in names if name in _PLACES)
     rules = [_RULES[place] for place in places]
-    kinds = [
-        "list" if isinstance(rule, Each)
-        else "number" if isinstance(rule, Number)
-        else "flag" if isinstance(rule, Flag)
-        else "text"
-        for rule in rules
-    ]  # fmt: skip
-
-    def of(wanted: str) -> tuple[int, ...]:
-        return tuple(place for place, kind in enumerate(kinds) if kind == wanted)
-
-    keys = tuple(COVERED[place] for place in places)
-    plan = (places, keys, of("text"), of("number"), of("flag"), of("list"))
+    makers: list[Callable[[Any], Any]] = []
+    wanted: list[type | None] = []
+    for rule in rules:
+        if isinstance(rule, Each):
+            makers.append(partial(_entries, rule))
+            wanted.append(None)
+        elif isinstance(rule, Number):
+            makers.append(_number)
+            wanted.append(int)
+        elif isinstance(rule, Flag):
+            makers.append(_flag)
+            wanted.append(bool)
+        else:
+            makers.append(str)
+            wanted.append(str)
+    keys = [COVERED[place] for place in places]
+    plan = _Plan(msgspec.Raw(_encode(places)), _picker(keys), tuple(makers), tuple(wanted), {})
     if len(_plans) >= _PLANS_KEPT:
         _plans.clear()
     _plans[names] = plan
     return plan
+
+
+def _picker(keys: Sequence[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    if len(keys) > 1:
+        return itemgetter(*keys)
+    return lambda attributes: tuple(attributes[key] for key in keys)
+
+
+def _mends(plan: _Plan, types: tuple[type, ...]) -> tuple[_Mend, ...]:
+    """Return what is to be done to values of these types."""
+    found = tuple(
+        (place, maker)
+        for place, (maker, wanted, given) in enumerate(
+            zip(plan.makers, plan.wanted, types, strict=True)
+        )
+        if given is not wanted
+    )
+    if len(plan.mends) < _PLANS_KEPT:
+        plan.mends[types] = found
+    return found
 
 
 def _entries(rule: Rule, value: Any) -> Any:
@@ -171,6 +205,8 @@ def _flag(value: Any) -> bool:
 
 
 def _number(value: Any) -> int | str:
+    if value.__class__ is float and not value.is_integer():
+        return repr(value)
     if isinstance(value, str):
         try:
             value = int(value)
@@ -180,7 +216,7 @@ def _number(value: Any) -> int | str:
             except ValueError:
                 return value
     if isinstance(value, float):
-        if math.isfinite(value) and value.is_integer() and abs(value) < _WHOLE:
+        if value.is_integer() and -_WHOLE < value < _WHOLE:  # false of what is not finite
             return int(value)
         return repr(value)
     return int(value)

@@ -31,6 +31,7 @@ from opentelemetry.trace import (
 from clew import _guard, semconv
 from clew.pipeline import otlp_http, otlp_writer
 from clew.pipeline.exporters import from_environment
+from clew.pipeline.light import LightSpan
 from clew.pipeline.otlp_http import FastOTLPSpanExporter
 from clew.testing import LoopbackServer, OtlpSink, ReceivedRequest
 from clew.testing.loopback import Connection
@@ -114,6 +115,55 @@ def test_the_message_is_the_stock_encoders(spans: list[ReadableSpan]) -> None:
     assert written == expected.SerializeToString()
 
 
+class Maker:
+    """What light spans of one provider share."""
+
+    def __init__(self, resource: Resource, scope: InstrumentationScope) -> None:
+        self.resource = resource
+        self.scope = scope
+
+
+MAKERS = [Maker(Resource({"service.name": name}), InstrumentationScope("clew")) for name in "xy"]
+
+
+@st.composite
+def some_light_spans(draw: st.DrawFn) -> list[LightSpan]:
+    """Draw spans of ours, some with what few have."""
+    made: list[LightSpan] = []
+    for _ in range(draw(st.integers(1, 4))):
+        maker: Any = draw(st.sampled_from(MAKERS))
+        parent = draw(st.one_of(st.none(), ids))
+        span = LightSpan(
+            draw(texts),
+            parent,
+            draw(st.sampled_from(list(SpanKind))),
+            draw(attributes),
+            draw(times),
+            maker,
+        )
+        if parent is None or draw(st.booleans()):
+            span._made = draw(ids)
+            span.span_id = span._made.span_id
+        span._events = draw(st.lists(events, max_size=1))
+        span._links = draw(st.lists(links, max_size=1))
+        span._status = Status(draw(st.sampled_from(list(StatusCode))))
+        span._end_time = draw(times)
+        made.append(span)
+    return made
+
+
+@hypothesis.given(some_light_spans(), some_spans())
+@hypothesis.settings(max_examples=1000 if os.environ.get("CI") else 200)
+def test_spans_of_ours_are_written_like_all_others(
+    light: list[LightSpan], others: list[ReadableSpan]
+) -> None:
+    """The shorter way of writing them says the same, also between spans of other libraries."""
+    spans = [*light[:2], *others, *light[2:]]
+    expected = encode_spans(spans)
+    written = otlp_writer.encode(spans)
+    assert ExportTraceServiceRequest.FromString(written) == expected
+
+
 def span(**facts: Any) -> ReadableSpan:
     """Return a span with these facts."""
     return ReadableSpan(
@@ -188,6 +238,14 @@ def test_equal_texts_under_other_keys_and_places_stay_apart() -> None:
     event = Event("search", attributes, 1)
     for _ in range(2):
         spans = [span(attributes=attributes, events=[event], resource=Resource(attributes))]
+        assert otlp_writer.encode(spans) == encode_spans(spans).SerializeToString()
+
+
+def test_lists_that_are_equal_keep_their_types() -> None:
+    """Under keys whose lists come again and again, too; what has no hash is written as well."""
+    key = semconv.RESPONSE_FINISH_REASONS
+    for value in [("stop",), (1,), (True,), (1.0,), ([1], "stop"), ("stop",), (), ("\u00e9" * 9,)]:
+        spans = [span(attributes={key: value})]
         assert otlp_writer.encode(spans) == encode_spans(spans).SerializeToString()
 
 

@@ -250,14 +250,15 @@ def _span_attributes(attributes: Mapping[str, Any]) -> bytes:
                 continue
             form = forms.get(key) or _form(key)
             if kind is int and 0 <= value < _TWO_BYTES:
-                if value < 128:
-                    add(form.one_byte + small[value])
+                number: int = value
+                if number < 128:
+                    add(form.one_byte + small[number])
                 else:
-                    add(form.two_bytes + bytes((value & 127 | 128, value >> 7)))
+                    add(form.two_bytes + bytes((number & 127 | 128, number >> 7)))
             elif kind is float:
                 add(form.double + _double(value))
             elif kind is bool:
-                add(form.flags[value])
+                add(form.flags[1 if value else 0])
             elif kind is tuple and key in _LISTS:
                 add(_list_pair(key, value))
             else:
