@@ -47,6 +47,7 @@ def span(number: int, prompt: str | None = None, **more: Any) -> SpanRecord:
         "written_usd": semconv.COST_CACHE_WRITE_USD,
         "model": semconv.RESPONSE_MODEL,
         "agent": semconv.AGENT_ID,
+        "name": semconv.AGENT_NAME,
         "tools": semconv.REQUEST_TOOLS,
         "tool_tokens": "clew.context.tool_schema_tokens",
     }
@@ -251,6 +252,21 @@ def test_agents_of_a_run_are_apart() -> None:
     assert ["a" * 16, "b" * 16] == [each.agent_id for each in found]
     assert [[1, 3], [2, 4]] == [[one.round for one in each.rounds] for each in found]
     assert [(), ()] == [each.breaks for each in found]
+
+
+def test_a_resumed_agent_goes_on() -> None:
+    """In another segment it has another id, the same name and the next round: one report."""
+    resumed = {"agent": "c" * 16, "name": "desk"}
+    spans = [
+        span(1, FIRST, name="desk", read=900),
+        span(2, THIRD, read=0, **resumed),
+        span(3, THIRD, **resumed),
+    ]
+    found = only(*spans)
+    assert [1, 2, 3] == [one.round for one in found.rounds]
+    assert [(2, "block", "identity", 900)] == breaks(found)
+    other = report(run(spans[0], span(2, THIRD, agent="c" * 16, name="clerk")))
+    assert 2 == len(other)
 
 
 def test_a_run_without_rounds_has_no_report() -> None:

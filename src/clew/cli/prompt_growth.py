@@ -71,7 +71,7 @@ def _cause(one: RoundBreak) -> str:
 def _loss(one: RoundBreak) -> str:
     if one.lost_tokens is None:
         return ""
-    cost = "" if one.lost_usd is None else f" ({wording.cost(one.lost_usd, None)})"
+    cost = f" ({wording.cost(one.lost_usd, None)})" if one.lost_usd else ""
     return f"; {wording.count(one.lost_tokens)} cached tokens lost{cost}"
 
 

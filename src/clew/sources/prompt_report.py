@@ -183,21 +183,39 @@ def report_of_rows(rows: Iterable[PromptRow]) -> tuple[AgentReport, ...]:
 
 
 def of_rounds(rounds: Iterable[PromptRound]) -> tuple[AgentReport, ...]:
-    """Return the reports of rounds that are in their order; agents in the order of their first."""
+    """Return the reports of rounds that are in their order; agents in the order of their first.
+
+    An agent that was resumed has another id: it is known by its name and by going on with the next
+    number, where a new agent begins with round 1.
+    """
     by_agent: dict[str | None, list[PromptRound]] = {}
     for each in rounds:
-        by_agent.setdefault(each.agent_id, []).append(each)
+        mine = by_agent.get(each.agent_id) or _before(each, by_agent.values())
+        if mine is None:
+            mine = []
+        by_agent.setdefault(each.agent_id, mine).append(each)
+    distinct = {id(mine): mine for mine in by_agent.values()}
     return tuple(
         AgentReport(
-            agent_id=agent_id,
+            agent_id=mine[0].agent_id,
             agent=mine[0].agent,
             rounds=tuple(mine),
             breaks=tuple(_breaks(mine)),
             growth=_growth(mine),
             evicted=tuple(_evicted(mine)),
         )
-        for agent_id, mine in by_agent.items()
+        for mine in distinct.values()
     )
+
+
+def _before(first: PromptRound, agents: Iterable[list[PromptRound]]) -> list[PromptRound] | None:
+    """Return the rounds that an agent's first round goes on with."""
+    if first.agent is None or first.round is None or first.round <= 1:
+        return None
+    for mine in agents:
+        if mine[-1].agent == first.agent and mine[-1].round == first.round - 1:
+            return mine
+    return None
 
 
 # --- rounds -------------------------------------------------------------------------------------
