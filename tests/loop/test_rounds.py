@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from loop_kit import Kit, asks
 
 from clew.errors import ConfigurationError
 from clew.facts import Usage
+from clew.gates.tool import ToolGate, ToolRule
 from clew.loop import Loop, RunOptions, SqliteFence, Tool, Trace
 from clew.providers import Choice, FallbackError, FallbackProvider, Message, ProviderError, provider
-from clew.testing import Reply, ScriptedProvider
+from clew.semconv import TOTALS
+from clew.testing import CaptureExporter, Reply, ScriptedProvider
 
 USAGE = Usage(input_tokens=100, output_tokens=10)
 
@@ -26,6 +29,7 @@ def find(number: str) -> str:
 
 
 FIND = Tool.of(find, effect="read_only")
+DONE = Reply(text="Done.", usage=USAGE)
 ASK = Reply(tool_calls=(asks("find", {"number": "P"}, call_id="c1"),), usage=USAGE)
 
 
@@ -211,6 +215,36 @@ async def test_a_chain_that_fails_as_a_whole_ends_the_run(kit: Kit):
     result = await kit.run(kit.loop(by=chain))
     assert isinstance(result.error, FallbackError)
     assert (result.reason, result.rounds) == ("provider_failed", 1)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        (DONE,),
+        (ASK, DONE),
+        (ASK, ASK, ASK),
+        (ASK, Reply.failure(500)),
+        (Reply.failure(400),),
+        (ASK, Reply(text="x", usage=None)),
+        (Reply(tool_calls=(asks("nobody"), asks("find", {"number": "P"})), usage=USAGE), DONE),
+    ],
+    ids=["plain", "tools", "capped", "failed late", "failed", "unknown usage", "refused"],
+)
+async def test_the_result_has_the_totals_of_the_run(
+    kit: Kit, govern: Callable[..., CaptureExporter], script: tuple[Reply, ...]
+):
+    """On every ending: the result says what the run's span says."""
+    kit.exported = govern(ToolGate({"find": ToolRule()}))
+    kit.script(*script)
+    result = await kit.run(kit.loop(FIND, model="gpt-4o", limits={"max_rounds": 2}))
+    run = kit.spans("invoke_agent")[-1]
+    told = {key: value for key, value in run.items() if key in _KEYS}
+    said = result.totals.attributes("clew.run.")
+    assert said.pop("clew.run.cost.usd", 0.0) == pytest.approx(told.pop("clew.run.cost.usd", 0.0))
+    assert {key: value for key, value in said.items() if key in _KEYS} == told
+
+
+_KEYS = {f"clew.run.{name}" for name in TOTALS}
 
 
 class Stop:

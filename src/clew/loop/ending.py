@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from clew.errors import PolicyDenied
 from clew.loop.result import LoopResult
 from clew.loop.session import Session
@@ -30,6 +32,8 @@ def result_of(begun: Begun, error: Exception | None = None) -> LoopResult:
         reason, error = None, None
     elif isinstance(error, PolicyDenied):
         reason = _reason_of(error)
+    known = begun.run.totals  # the run knows what was decided
+    totals = replace(session.totals, decisions=known.decisions, denials=known.denials)
     return LoopResult(
         run_id=str(begun.run.run_id),
         status=_status(session, reason),
@@ -37,7 +41,7 @@ def result_of(begun: Begun, error: Exception | None = None) -> LoopResult:
         text=session.text,
         truncated=reason in _TRUNCATED,
         rounds=session.rounds,
-        totals=session.totals,
+        totals=totals,
         messages=tuple(session.messages),
         dropped=begun.dropped,
         waiting=session.waiting,

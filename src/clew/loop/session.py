@@ -215,6 +215,8 @@ class Session:
             self.rounds = number
             self.totals.rounds += 1
             self.totals.rounds_without_usage += 1
+            # As for rounds: nobody knows what was billed.
+            self.totals.add_cost("unknown", None)
         if isinstance(asking, ops.AskStreamed) and asking.text and not _denied(error):
             self.text = asking.text
 
