@@ -7,6 +7,7 @@ as zero, and a sum with such calls, or with calls of which a part is missing, is
 from __future__ import annotations
 
 import sqlite3
+from collections import defaultdict
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
@@ -90,42 +91,54 @@ _SUMS: Final = """
     sum(c.calls), sum(c.unpriced), sum(c.unknown), sum(c.partial),
     sum(c.input_tokens), sum(c.output_tokens), sum(c.cost_usd)
 """
-_NAMES: Final = ("calls", "unpriced", "unknown", "partial", "input_tokens", "output_tokens")
-_AGENT: Final = "LEFT JOIN run_agents a ON a.trace_id = c.trace_id AND a.agent_id = c.agent_id"
+_NAMES: Final = CostSum.__struct_fields__
 
 
 def cost_table(connection: sqlite3.Connection, wanted: CostFilter) -> CostTable:
-    """Ask a store."""
+    """Ask a store, once: the three tables are of the same moment."""
     where, values = _conditions(wanted)
-    joined = _AGENT if wanted.agent is not None else ""
-
-    def grouped(by: str, join: str = joined) -> list[Any]:
-        sql = (
-            f"SELECT {by}, {_SUMS} FROM run_costs c {join} WHERE {where} GROUP BY 1 "  # noqa: S608 - our own words
-            "ORDER BY coalesce(sum(c.cost_usd), -1) DESC, 1"
-        )
-        return connection.execute(sql, values).fetchall()
-
-    # One transaction: the three tables are of the same moment.
-    connection.execute("BEGIN")
-    try:
-        days = grouped("c.day")
-        agents = grouped("a.agent", _AGENT)
-        models = grouped("nullif(c.model, '')")
-        total = connection.execute(
-            f"SELECT {_SUMS} FROM run_costs c {joined} WHERE {where}",  # noqa: S608
-            values,
-        ).fetchone()
-    finally:
-        connection.execute("ROLLBACK")
+    sql = (
+        f"SELECT c.day, a.agent, nullif(c.model, ''), {_SUMS} FROM run_costs c "  # noqa: S608 - our own words
+        "LEFT JOIN run_agents a ON a.trace_id = c.trace_id AND a.agent_id = c.agent_id "
+        f"WHERE {where} GROUP BY 1, 2, 3"
+    )
+    total = _Sums()
+    days: defaultdict[int, _Sums] = defaultdict(_Sums)
+    agents: defaultdict[str | None, _Sums] = defaultdict(_Sums)
+    models: defaultdict[str | None, _Sums] = defaultdict(_Sums)
+    for day, agent, model, *sums in connection.execute(sql, values):
+        for each in (total, days[day], agents[agent], models[model]):
+            each.add(sums)
     return CostTable(
-        total=CostSum(**_given(total)),
-        days=_every_day(wanted, {row[0]: row for row in days}),
-        agents=tuple(_row(row) for row in agents[:MOST_ROWS]),
-        models=tuple(_row(row) for row in models[:MOST_ROWS]),
+        total=CostSum(**total.given()),
+        days=_every_day(wanted, days),
+        agents=_dearest(agents),
+        models=_dearest(models),
         more_agents=max(0, len(agents) - MOST_ROWS),
         more_models=max(0, len(models) - MOST_ROWS),
     )
+
+
+class _Sums:
+    """Sums that grow; what no part knows stays unknown."""
+
+    def __init__(self) -> None:
+        self._found: list[Any] = [0, 0, 0, 0, None, None, None]
+
+    def add(self, sums: list[Any]) -> None:
+        for place, value in enumerate(sums):
+            if value is not None:
+                self._found[place] = (self._found[place] or 0) + value
+
+    def given(self) -> dict[str, Any]:
+        return dict(zip(_NAMES, self._found, strict=True))
+
+
+def _dearest(found: dict[str | None, _Sums]) -> tuple[CostRow, ...]:
+    rows = [CostRow(name=name, **sums.given()) for name, sums in found.items()]
+    rows.sort(key=lambda each: (-1 if each.cost_usd is None else each.cost_usd, each.calls),
+              reverse=True)  # fmt: skip
+    return tuple(rows[:MOST_ROWS])
 
 
 def _conditions(wanted: CostFilter) -> tuple[str, list[Any]]:
@@ -144,24 +157,12 @@ def _conditions(wanted: CostFilter) -> tuple[str, list[Any]]:
     return " AND ".join(where), values
 
 
-def _given(sums: Any) -> dict[str, Any]:
-    *counts, cost = sums
-    given = dict(zip(_NAMES, counts, strict=True))
-    for name in ("calls", "unpriced", "unknown", "partial"):
-        given[name] = given[name] or 0
-    return {**given, "cost_usd": cost}
-
-
-def _row(row: Any) -> CostRow:
-    return CostRow(name=row[0], **_given(row[1:]))
-
-
-def _every_day(wanted: CostFilter, found: dict[int, Any]) -> tuple[CostRow, ...]:
+def _every_day(wanted: CostFilter, found: dict[int, _Sums]) -> tuple[CostRow, ...]:
     rows: list[CostRow] = []
     for place in range(wanted.days):
         day = wanted.first + timedelta(days=place)
-        row = found.get((day - EPOCH).days)
-        given: dict[str, Any] = {} if row is None else _given(row[1:])
+        sums = found.get((day - EPOCH).days)
+        given = {} if sums is None else sums.given()
         rows.append(CostRow(name=day.isoformat(), **given))
     return tuple(rows)
 

@@ -11,10 +11,6 @@ from clew.store.scopes import NOTHING
 
 _FEW: Final = 2000
 """Up to so many runs that have what is searched for are looked at one by one."""
-_PROBE: Final = (
-    "EXISTS (SELECT 1 FROM run_facets p WHERE p.kind = ? AND p.value = ? "
-    "AND p.start_ns = runs.start_ns AND p.trace_id = runs.trace_id)"
-)
 
 Question = tuple[str, list[Any]]
 _Parts = tuple[list[str], list[Any]]
@@ -35,12 +31,13 @@ def question(connection: sqlite3.Connection, wanted: RunFilter, page: Page) -> Q
     values += at
     for facet in facets:
         if facet != driver:
-            where.append(_PROBE)
+            where.append(_probe("f" if driver else "runs"))
             values += facet
     if driver is not None:
         whole = " AND ".join([*where, _run(wanted)])
         sql = (
-            "SELECT fold FROM run_facets f CROSS JOIN runs ON runs.trace_id = f.trace_id "  # noqa: S608 - our own words
+            "SELECT fold FROM run_facets f CROSS JOIN runs INDEXED BY runs_listed "  # noqa: S608 - our own words
+            "ON runs.start_ns = f.start_ns AND runs.trace_id = f.trace_id "
             f"WHERE f.kind = ? AND f.value = ? AND {whole} "
             "ORDER BY f.start_ns DESC, f.trace_id DESC LIMIT ?"
         )
@@ -122,13 +119,20 @@ def _place(wanted: RunFilter, page: Page, table: str) -> _Parts:
     return where, values
 
 
+def _probe(table: str) -> str:
+    return (
+        "EXISTS (SELECT 1 FROM run_facets p WHERE p.kind = ? AND p.value = ? "  # noqa: S608
+        f"AND p.start_ns = {table}.start_ns AND p.trace_id = {table}.trace_id)"
+    )
+
+
 def _driver(connection: sqlite3.Connection, facets: list[_Facet], *, alone: bool) -> _Facet | None:
-    """Return the facet to walk along: one that few runs have, or the only thing that is asked."""
+    """Return the facet to walk along; None where filters of the run itself leave fewer."""
     counted = [(_count(connection, each), each) for each in facets]
     if not counted:
         return None
     count, rarest = min(counted)
-    return rarest if count < _FEW or (alone and len(facets) == 1) else None
+    return rarest if count < _FEW or alone or len(facets) > 1 else None
 
 
 def _count(connection: sqlite3.Connection, facet: _Facet) -> int:

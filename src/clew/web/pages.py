@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
@@ -13,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 from clew.allow_list import AllowList
 from clew.sources import RunNotFoundError, Source
 from clew.store.prompt_index import PromptReader
-from clew.web import access
+from clew.web import access, openapi
 from clew.web.costs import CostPage
 from clew.web.inspector import Inspector
 from clew.web.run_pages import RunPages, trace_id_of
@@ -24,6 +25,7 @@ from clew.web.views import (
     HERE,
     Views,
     environment,
+    json_response,
 )
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class Pages:
         play: Callable[[Views], PlayPages] | None = None,
     ) -> None:
         self._source = source
+        self._signs_in = signs_in
         places = (_COSTS, *(_PLACES if prompts else ()), *((_PLAY,) if play is not None else ()))
         shared = environment(address=address, places=places, signs_in=signs_in)
         self.views = self._views = Views(shared, check=self._check)
@@ -74,6 +77,14 @@ class Pages:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of pages, twins and static files."""
+        routes = self._all()
+        described = openapi.description(
+            openapi.paths_of(routes), version=_version(), authenticated=self._signs_in
+        )
+        answer = self._views.routes(("/openapi.json", lambda _: json_response(described)))
+        return [*answer, *routes]
+
+    def _all(self) -> list[BaseRoute]:
         return [
             *SearchPage(self._source, self._views).routes(),
             *CostPage(self._source, self._views).routes(),
@@ -91,6 +102,13 @@ class Pages:
             return
         if not self._source.covers(trace_id_of(request), scope):
             raise RunNotFoundError("there is no such run")
+
+
+def _version() -> str:
+    try:
+        return version("clew")
+    except PackageNotFoundError:
+        return "unknown"
 
 
 class _Files(StaticFiles):

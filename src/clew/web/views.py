@@ -112,7 +112,8 @@ class Views:
     def failure(self, request: Request, error: Exception) -> Response:
         """Answer an error in the form that was asked for, without any of its details."""
         status, message = _explain(error)
-        return self.refusal(request, status, message)
+        headers = error.headers if isinstance(error, HTTPException) else None
+        return self.refusal(request, status, message, headers)
 
     def refusal(
         self,
