@@ -71,6 +71,7 @@ COMMANDS: Final = (
     ),
     Command("prompt", "clew.cli.prompt", "prompt", "Look at recorded model calls."),
     Command("import", "clew.cli.import_", "import_", "Store the spans of an OTLP JSON file."),
+    Command("load", "clew.cli.load", "load", "Send made-up runs to a receiver of this machine."),
     Command("prices", "clew.cli.prices", "prices", "Show what a model costs, and why."),
 )
 
