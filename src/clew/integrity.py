@@ -219,7 +219,7 @@ def _number(value: Any) -> int | str:
         if value.is_integer() and -_WHOLE < value < _WHOLE:  # false of what is not finite
             return int(value)
         return repr(value)
-    return int(value)
+    return int(value) if isinstance(value, int) else str(value)
 
 
 def _sayable(value: Any) -> Any:
@@ -237,7 +237,7 @@ def as_list(text: str) -> Any:
     """Return the list that a backend has written as JSON text, or the text."""
     try:
         return msgspec.json.decode(text)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return text
 
 

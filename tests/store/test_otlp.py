@@ -222,3 +222,39 @@ def test_numbers_and_names_are_read_too() -> None:
     )
     (span,) = batch.spans
     assert (10, 3, 2, {"n": 5}) == (span.start_ns, span.kind, span.status, span.attributes)
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        (["allow", "deny"], ["allow", "deny"]),
+        (["deny", "deny"], "deny"),
+        ([1, "1", 1], [1, "1"]),
+        ([True, 1], [True, 1]),
+        ([None, "x"], [None, "x"]),
+    ],
+)
+def test_a_key_that_stands_twice_has_all_its_values(sent: list[Any], read: Any) -> None:
+    """Readers differ on which of two values counts: where they differ, neither does."""
+    request = ExportTraceServiceRequest()
+    span = (
+        request.resource_spans.add()
+        .scope_spans.add()
+        .spans.add(
+            trace_id=b"1" * 16, span_id=b"2" * 8, start_time_unix_nano=1, end_time_unix_nano=2
+        )
+    )
+    pairs: list[dict[str, Any]] = []
+    for each in sent:
+        pair = span.attributes.add(key="k")
+        value: dict[str, Any] = {}
+        if isinstance(each, bool):
+            pair.value.bool_value, value = each, {"boolValue": each}
+        elif isinstance(each, int):
+            pair.value.int_value, value = each, {"intValue": str(each)}
+        elif each is not None:
+            pair.value.string_value, value = each, {"stringValue": each}
+        pairs.append({"key": "k", "value": value})
+    (one,) = otlp_protobuf.decode(request.SerializeToString()).spans
+    (other,) = otlp_json.decode(json.dumps(one_span(attributes=pairs))).spans
+    assert {"k": read} == one.attributes == other.attributes

@@ -80,20 +80,34 @@ def check_segment(segment: Segment, keys: KeyRing, anchors: Mapping[str, str]) -
             digest[0] != (key.id is not None) or key.of(facts_of(span)) != digest[1]
         ):
             findings.append(_finding("digest_mismatch", span))
-    if _foreign_exporters(segment, found):
+    excused = _foreign_exporters(segment, found)
+    if excused:
         # Other libraries' spans get no digest where they leave by another provider's exporters.
         findings = [each for each in findings if each.problem != "no_digest"]
     checked_by = None
     if segment.seal is not None:
         more, checked_by = _check_seal(segment, key, keys, anchors, notes)
         findings.extend(more)
-    elif key is not None and key.id is not None:
+        if key is _PLAIN and checked_by is not None and _late(segment):
+            notes.append("spans came after the seal, and nothing vouches for them")
+            checked_by = None
+    elif key is not None and key.id is not None and not excused:
+        # Until the seal is there, a span without a digest may be one that has lost it.
         checked_by = f"key {key.id}"
+    if key is _PLAIN and keys.keys and checked_by is None:
+        notes.append("keys are at hand, and the digests were made without one")
     return SegmentCheck(
         findings=tuple(findings),
         checked_by=None if findings else checked_by,
         notes=tuple(notes),
     )
+
+
+def _late(segment: Segment) -> bool:
+    """Tell whether there are spans that the seal does not count."""
+    last, never = segment.last_seq() or 0, segment.open_seqs()
+    return any(each.seq is not None and (each.seq > last or each.seq in never)
+               for each in segment.spans)  # fmt: skip
 
 
 def _foreign_exporters(segment: Segment, found: Mapping[str, Any]) -> bool:

@@ -25,7 +25,7 @@ class Finding(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     problem: Literal[
         "digest_mismatch", "no_digest", "other_content", "same_seq", "chain_mismatch",
-        "bad_signature", "outside_seal",
+        "bad_signature", "wrong_scope",
     ]  # fmt: skip
     span_id: str | None = None
     seq: int | None = None

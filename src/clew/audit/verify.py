@@ -26,6 +26,7 @@ from clew.store.records import RunRecord, SpanRecord, integer, run_id_of, text
 _NO_KEYS: Final = KeyRing()
 _SHOWN: Final = 20
 _LISTED: Final = 10_000
+_DIGITS: Final = 20
 _COMPLETE_DECISION: Final = (
     semconv.DECISION_ID,
     semconv.DECISION_GATE,
@@ -35,6 +36,10 @@ _COMPLETE_DECISION: Final = (
     semconv.DECISION_DECIDED_AT,
     semconv.DECISION_ENFORCED,
 )
+_OURS: Final = frozenset(
+    {semconv.RUN_EVENT, semconv.RUN_ROOT, semconv.DECISION_GATE, semconv.TOOL_OUTCOME}
+)
+"""Facts that make a span one of Clew's, whatever the name of its scope is."""
 
 
 class Segment:
@@ -86,15 +91,20 @@ def verify(
     segments = _segments(record.spans)
     status, reason, reports, missing = _completeness(segments)
     findings, copies = _conflicts(record)
+    findings.extend(_disguised(record.spans))
     checks = {each.id: check_segment(each, keys, anchors or {}) for each in segments}
     for check in checks.values():
         findings.extend(check.findings)
+    unnumbered = sum(_is_unnumbered(each) for each in record.spans)
+    notes = [note for each in checks.values() for note in each.notes]
+    if unnumbered and segments:
+        notes.append(f"{unnumbered} spans of Clew's have no number: nothing vouches for them")
     decisions = [each for each in record.spans if each.type == "decision"]
     return RunReport(
         run_id=run_id_of(record.summary.trace_id),
         agent=record.summary.agent,
         status=status,
-        integrity=_integrity(tuple(checks.values()), findings),
+        integrity=_integrity(tuple(checks.values()), findings, whole=not unnumbered),
         reason=reason,
         open_since_ns=_open_since(segments) if status == "OPEN" else None,
         segments=tuple(_with_check(report, checks[report.segment_id]) for report in reports),
@@ -103,7 +113,7 @@ def verify(
         copies=copies + record.summary.duplicates,
         decisions=len(decisions),
         decisions_incomplete=sum(not _is_complete(each) for each in decisions),
-        notes=tuple(dict.fromkeys(note for each in checks.values() for note in each.notes)),
+        notes=tuple(dict.fromkeys(notes)),
     )
 
 
@@ -158,7 +168,8 @@ def _completeness(
     missing = _missing_segments(segments)
     lost = [each for each in reports if each.missing_seqs]
     if missing or lost:
-        words = [f"segment {number} is missing" for number in missing]
+        words = [f"segment {number} is missing" for number in missing[:_SHOWN]]
+        words += ["and more"] * (len(missing) > _SHOWN)
         words += [
             f"segment {each.segment} ({each.segment_id}) lacks {_shown(each)}" for each in lost
         ]
@@ -223,8 +234,8 @@ def _forks(segments: Sequence[Segment]) -> str | None:
 
 
 def _missing_segments(segments: Sequence[Segment]) -> tuple[int, ...]:
-    numbers = {each.number for each in segments if each.number is not None}
-    return tuple(each for each in range(1, max(numbers, default=0)) if each not in numbers)
+    numbers = sorted({each.number for each in segments if each.number is not None})
+    return tuple(islice(_gaps(numbers, max(numbers, default=0)), _LISTED))
 
 
 def _open_since(segments: Sequence[Segment]) -> int | None:
@@ -277,10 +288,25 @@ def _digest(span: SpanRecord) -> Any:
     return span.attributes.get(semconv.SPAN_DIGEST)
 
 
-def _integrity(checks: Sequence[SegmentCheck], findings: Sequence[Finding]) -> Integrity:
+def _disguised(spans: Sequence[SpanRecord]) -> Iterator[Finding]:
+    """Find what only Clew writes under another library's name, which no digest covers."""
+    for span in spans:
+        if span.type == "foreign" and not _OURS.isdisjoint(span.attributes):
+            yield Finding(
+                problem="wrong_scope", span_id=span.span_id, seq=span.seq, segment=span.segment
+            )
+
+
+def _is_unnumbered(span: SpanRecord) -> bool:
+    return span.type != "foreign" and (span.seq is None or span.segment_id is None)
+
+
+def _integrity(
+    checks: Sequence[SegmentCheck], findings: Sequence[Finding], *, whole: bool
+) -> Integrity:
     if findings:
         return "ALTERED"
-    proven = bool(checks) and all(each.checked_by is not None for each in checks)
+    proven = whole and bool(checks) and all(each.checked_by is not None for each in checks)
     return "SIGNED" if proven else "CONSISTENT"
 
 
@@ -300,4 +326,6 @@ def _numbers(span: SpanRecord | None, key: str) -> tuple[int, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()
     entries = (str(each) for each in cast("Sequence[Any]", value))
-    return tuple(int(each) for each in entries if each.isascii() and each.isdigit())
+    return tuple(
+        int(each) for each in entries if each.isascii() and each.isdigit() and len(each) < _DIGITS
+    )

@@ -30,7 +30,7 @@ _WORDS: Final = {
     "same_seq": "has a sequence number that another span has",
     "chain_mismatch": "seals other digests than those of the spans that are there",
     "bad_signature": "has a signature that is not its key's",
-    "outside_seal": "lies behind the seal",
+    "wrong_scope": "has facts of Clew's, and says that another library made it",
 }
 
 

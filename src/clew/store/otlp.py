@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from base64 import b64encode
+from collections.abc import Iterable
 from typing import Any, Final
 
 from msgspec import Struct
@@ -44,6 +45,20 @@ def double_value(value: float) -> Any:
     if math.isfinite(value):
         return value
     return {"doubleValue": "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}
+
+
+def ambiguous(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Read attributes in which a key stands more than once, which OTLP does not allow.
+
+    Where the values differ, readers do too: the value is the list of them, so that nothing is
+    taken for a fact that another reader sees otherwise.
+    """
+    found: dict[str, list[Any]] = {}
+    for key, value in pairs:
+        values = found.setdefault(key, [])
+        if not any(type(each) is type(value) and each == value for each in values):
+            values.append(value)
+    return {key: values[0] if len(values) == 1 else values for key, values in found.items()}
 
 
 def fault(trace_id: str, span_id: str, parent_id: str, start_ns: int, end_ns: int) -> str | None:

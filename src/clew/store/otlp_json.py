@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, cast
 
 import msgspec
 from msgspec import Struct
 
-from clew.store.otlp import MAX_DEPTH, Batch, OtlpError, bytes_value, double_value, fault
+from clew.store.otlp import MAX_DEPTH, Batch, OtlpError, ambiguous, bytes_value, double_value, fault
 from clew.store.records import (
     SPAN_KINDS,
     STATUS_CODES,
@@ -230,8 +230,13 @@ def _enum(value: int | str | None, prefix: str, names: tuple[str, ...]) -> int:
     return value if value is not None and -(2**31) <= value < 2**31 else 0
 
 
-def _attributes(pairs: Iterable[_KeyValue] | None) -> dict[str, Any]:
-    return {pair.key: _value(pair.value, 0) for pair in pairs or ()}
+def _attributes(pairs: Sequence[_KeyValue] | None) -> dict[str, Any]:
+    if not pairs:
+        return {}
+    found = {pair.key: _value(pair.value, 0) for pair in pairs}
+    if len(found) != len(pairs):
+        return ambiguous((pair.key, _value(pair.value, 0)) for pair in pairs)
+    return found
 
 
 def _value(value: Any, depth: int) -> Any:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from clew.store.otlp import MAX_DEPTH, Batch, OtlpError, bytes_value, double_value, fault
+from clew.store.otlp import MAX_DEPTH, Batch, OtlpError, ambiguous, bytes_value, double_value, fault
 from clew.store.records import Event, Link, Resource, Scope, SpanRecord, span_type
 
 
@@ -97,7 +97,7 @@ def _span(message: Any, resource: Resource, scope: Scope) -> SpanRecord | str:
     )
 
 
-def _attributes(pairs: Iterable[Any]) -> dict[str, Any]:
+def _attributes(pairs: Sequence[Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for pair in pairs:
         value = pair.value
@@ -109,6 +109,8 @@ def _attributes(pairs: Iterable[Any]) -> dict[str, Any]:
             found[pair.key] = value.int_value
         else:
             found[pair.key] = _value(value, kind, 0)
+    if len(found) != len(pairs):
+        return ambiguous((p.key, _value(p.value, p.value.WhichOneof("value"), 0)) for p in pairs)
     return found
 
 
