@@ -191,6 +191,50 @@ async def test_a_request_that_cannot_be_read_has_a_record(start: Start, body: by
     assert ANSWER == record.response.text
 
 
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"messages": [USER]}, (0, 0)),
+        ({"messages": [USER], "tools": []}, (0, 0)),
+        ({"messages": [USER], "tools": [{"type": "web_search"}]}, (1, 10)),
+    ],
+)
+async def test_no_tools_are_none_and_not_unknown(
+    start: Start, body: dict[str, Any], expected: tuple[int, int]
+) -> None:
+    """A request that offers none says so; a tool of the provider's own is counted by its name."""
+    session = start()
+    url = "https://api.openai.com/v1/chat/completions"
+    send(url, Wire(SHAPES[0].answer), json=body)
+    row, _ = session.only()
+    assert expected == (row.tool_count, row.tool_chars)
+
+
+@pytest.mark.parametrize(
+    ("more", "kept"),
+    [
+        ({}, False),
+        ({"tools": [{"type": "web_search_20250305", "name": "web_search", "max_uses": 3}]}, True),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "container_upload", "id": 7}]}]},
+            True,
+        ),
+    ],
+    ids=["plain", "a tool of the provider's own", "a part that is not known"],
+)
+async def test_nothing_of_a_request_is_lost(start: Start, more: dict[str, Any], kept: bool) -> None:
+    """Where something has no place in the normal form, the request is kept as it was sent."""
+    session = start()
+    body = {
+        "model": "claude-sonnet-4-5", "max_tokens": 9, "system": "Be brief.",
+        "messages": [{"role": "user", "content": QUESTION}], **more,
+    }  # fmt: skip
+    send("https://api.anthropic.com/v1/messages", Wire(SHAPES[5].answer), json=body)
+    _, record = session.only()
+    assert (body if kept else None) == record.body
+    assert ("Be brief.", 1) == (record.system.text, record.history_length)
+
+
 async def test_half_a_surrogate_pair_is_no_reason_to_lose_a_record(start: Start) -> None:
     """JSON can say what UTF-8 cannot: it is replaced, in texts and in keys."""
     session = start()

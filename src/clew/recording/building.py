@@ -99,7 +99,13 @@ def build(runtime: Runtime, call: Call, request_id: str) -> tuple[PromptRow, Pro
     known = replace(
         known, system=system, tools=tools, history_length=_history_length(round_, asked)
     )
-    row = _row(known, call, digests)
+    offered = round_.request.tools
+    count = None if offered is None else len(offered)
+    row = replace(
+        _row(known, call, digests),
+        tool_count=count if asked.tools is None else len(tools),
+        tool_chars=None if asked.tools is None else sum(tool.chars for tool in tools),
+    )
     if call.level < levels.REDACTED:
         return row, None
     return row, _with_content(known, call, asked, Masks(call.level, digests.of))
@@ -301,7 +307,6 @@ def _row(known: PromptRecord, call: Call, digests: Digests) -> PromptRow:
     run = msgspec.structs.asdict(known.run)
     usage = {} if known.usage is None else msgspec.structs.asdict(known.usage)
     model, trigger, response = known.model, known.trigger, known.response
-    offered = call.round.request.tools
     return PromptRow(
         request_id=known.request_id,
         start_ns=known.start_ns,
@@ -324,8 +329,6 @@ def _row(known: PromptRecord, call: Call, digests: Digests) -> PromptRow:
         system_digest=known.system.digest,
         digest_key=digests.key_id,
         history_length=known.history_length,
-        tool_count=len(known.tools) or (None if offered is None else len(offered)),
-        tool_chars=sum(tool.chars for tool in known.tools) if known.tools else None,
         request_bytes=known.request_bytes,
         response_bytes=response.bytes,
         finish_reason=response.finish_reason,

@@ -3,8 +3,8 @@
 The system prompt is what `clew.dialects.system_text` says: the provider's own field and the system
 messages that the conversation begins with, piece after piece without anything between, so that its
 bytes are the ones on the wire. A later system message stays in the history. What is no message,
-system prompt or tool stays as it was sent, under `parameters`; a format without a reader keeps its
-whole body.
+system prompt or tool stays as it was sent, under `parameters`. Where something has no place in it, and
+in formats without a reader, the whole body is kept beside it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 from msgspec import Struct
 
 from clew import content
-from clew.content.shapes import mapping, objects, text_of
+from clew.content.shapes import Content, mapping, objects, text_of
 from clew.dialects.system_text import system_text
 from clew.store.prompt_records import AskedTool, RecordedResponse
 
@@ -51,9 +51,10 @@ def request_of(dialect: str, body: bytes | None) -> Request:
     system = system_text(dialect, body) or _text([*(found.system_instructions or ()), *leading])
     return Request(
         system=system or None,
-        tools=None if found.tool_definitions is None else tuple(found.tool_definitions),
+        tools=tuple(found.tool_definitions or ()),
         messages=messages,
         parameters=_parameters(data) or None,
+        body=data if _loses(found) else None,
     )
 
 
@@ -130,6 +131,15 @@ def _parameters(data: Mapping[str, Any]) -> dict[str, Any]:
         if not rest:
             del kept["toolConfig"]
     return kept
+
+
+def _loses(found: Content) -> bool:
+    """Tell whether something has no place in the normal form but its type."""
+    parts = (part for message in found.input_messages or () for part in objects(message["parts"]))
+    tools = found.tool_definitions or ()
+    return any(part.keys() == {"type"} for part in parts) or any(
+        tool.get("type") != "function" for tool in tools
+    )
 
 
 def _any_system(data: Mapping[str, Any]) -> str | None:
