@@ -163,7 +163,7 @@ def _print_messages(record: PromptRecord) -> None:
     _rule(f"messages ({wording.count(record.history_length)})", kept_out)
     if record.messages:
         _print_json(record.messages)
-    if record.body is not None:
+    elif record.body is not None:
         _print_json(record.body)
     if record.parameters:
         _rule("parameters")

@@ -3,8 +3,8 @@
 The system prompt is what `clew.dialects.system_text` says: the provider's own field and the system
 messages that the conversation begins with, piece after piece without anything between, so that its
 bytes are the ones on the wire. A later system message stays in the history. What is no message,
-system prompt or tool stays as it was sent, under `parameters`. Where something has no place in it, and
-in formats without a reader, the whole body is kept beside it.
+system prompt or tool stays as it was sent, under `parameters`. Where something has no place in it,
+and in formats without a reader, the whole body is kept beside it.
 """
 
 from __future__ import annotations
