@@ -131,6 +131,20 @@ def test_a_link_to_a_span_brings_it_into_view(page: Any, long: sample_runs.Sampl
     assert span.span_id in page.locator("#panel").inner_text()
 
 
+def test_what_stays_at_the_top_covers_nothing(page: Any, long: sample_runs.Sample) -> None:
+    """Filter and column heads stay on screen below each other; a row that is visited is below them."""
+    open_run(page, long)
+    for _ in range(3):
+        page.keyboard.press("n")
+    page.evaluate("scrollBy(0, 400)")
+    page.keyboard.press("k")
+    tools, heads = page.locator("#filter").bounding_box(), page.locator("thead th").first
+    row = page.locator(f"#s-{focused(page)}").bounding_box()
+    assert abs(tools["y"]) < 1
+    assert abs(heads.bounding_box()["y"] - tools["height"]) < 1
+    assert row["y"] >= tools["height"] + heads.bounding_box()["height"] - 1
+
+
 def test_problems_are_a_key_apart(page: Any, long: sample_runs.Sample) -> None:
     """`n` and `p` walk denials and failures, around the end."""
     open_run(page, long)
@@ -238,6 +252,8 @@ def test_the_axis_can_be_zoomed(page: Any, send: Send) -> None:
     page.keyboard.press("f")
     assert bar.bounding_box()["width"] > 0.6 * lane
     assert "ms" in page.locator(".ticks").inner_text()
+    head = page.locator("thead th").first.bounding_box()
+    assert head["y"] >= page.locator("#filter").bounding_box()["y"]
     page.keyboard.press("0")
     assert abs(whole - bar.bounding_box()["width"]) < 0.5
     page.keyboard.press("+")
@@ -257,6 +273,22 @@ def test_the_axis_can_be_zoomed(page: Any, send: Send) -> None:
     page.keyboard.press("[")
     page.keyboard.press("0")
     assert abs(whole - bar.bounding_box()["width"]) < 0.5
+
+
+def test_what_is_on_screen_fills_the_axis(page: Any, long: sample_runs.Sample) -> None:
+    """In the middle of a long run bars are slivers; `v` zooms to the rows that are seen."""
+    span = long.spans[5_001]
+    open_run(page, long, f"?span={span.span_id}#s-{span.span_id}")
+    page.keyboard.press("Escape")
+    bar = page.locator(f"#s-{long.spans[5_002].span_id} .bar")
+    lane = page.locator(f"#s-{span.span_id} .lane").bounding_box()["width"]
+    assert bar.first.bounding_box()["width"] < 0.01 * lane
+    page.locator("#screen").click()
+    assert bar.first.bounding_box()["width"] > 0.01 * lane
+    page.keyboard.press("0")
+    assert bar.first.bounding_box()["width"] < 0.01 * lane
+    page.keyboard.press("v")
+    assert bar.first.bounding_box()["width"] > 0.01 * lane
 
 
 def test_keys_are_told(page: Any, send: Send) -> None:

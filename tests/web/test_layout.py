@@ -12,7 +12,7 @@ from clew.store import otlp_protobuf
 from clew.store.records import RunRecord, span_order
 from clew.store.summary import fold
 from clew.web.shown import Filter, Shown
-from clew.web.timeline import ROWS_AT_ONCE, axis, lay_out
+from clew.web.timeline import ROWS_AT_ONCE, axis, begun, lay_out
 
 
 def record_of(run: sample_runs.Sample) -> Shown:
@@ -35,6 +35,24 @@ def record_of(run: sample_runs.Sample) -> Shown:
 def test_an_axis_has_round_steps(length: int, step: int, steps: int) -> None:
     """Steps are 1, 2 or 5 times a power of ten, at most ten of them, and cover the length."""
     assert (step, steps) == axis(length)
+
+
+@pytest.mark.parametrize(
+    ("offset", "said"),
+    [
+        (0, "0"),
+        (-5_000_000, "\u22125.00 ms"),
+        (59_990_000_000, "+59.99 s"),
+        (60_000_000_000, "+1:00.000"),
+        (75_001_000_000, "+1:15.001"),
+        (119_999_999_999, "+1:59.999"),
+        (3_600_000_000_000, "+1:00:00.0"),
+        (90_061_500_000_000, "+25:01:01.5"),
+    ],
+)
+def test_late_starts_are_told_apart(offset: int, said: str) -> None:
+    """From a minute on a start has minutes, seconds and their parts."""
+    assert said == begun(offset)
 
 
 def test_bars_lie_where_their_spans_are() -> None:

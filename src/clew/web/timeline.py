@@ -30,6 +30,7 @@ _NARROWEST: Final = 0.4
 """Percent of the axis that the shortest bar takes."""
 _DEEPEST: Final = 16
 _MOST_STEPS: Final = 10
+_MINUTE: Final = 60 * 10**9
 _LONGEST_QUESTION: Final = 200
 _BAD_TOOL_OUTCOMES: Final = frozenset({"error", "timeout", "unknown", "not_offered"})
 _WAITING: Final = frozenset({"awaiting_approval", "awaiting_input", "require_approval"})
@@ -333,7 +334,7 @@ def _row(node: tree.Node, place: int, start_ns: int, whole_ns: int, shown: Shown
         orphan=node.orphan,
         open=still,
         start_ns=span.start_ns - start_ns,
-        start=wording.offset(span.start_ns - start_ns) if span.start_ns != start_ns else "0",
+        start=begun(span.start_ns - start_ns),
         duration=_duration(span, still),
         facts=_facts(span, span.span_id in shown.adopted),
         outcome=outcome,
@@ -345,6 +346,20 @@ def _row(node: tree.Node, place: int, start_ns: int, whole_ns: int, shown: Shown
         wait_ns=wait_ns,
         bar=_bar(span, start_ns, whole_ns, wait_ns),
     )
+
+
+def begun(offset_ns: int) -> str:
+    """Write how long after the start of its segment a span began.
+
+    From a minute on as `+1:15.001`: what follows within a second must be told apart.
+    """
+    if offset_ns < _MINUTE:
+        return wording.offset(offset_ns) if offset_ns else "0"
+    minutes, rest = divmod(offset_ns, _MINUTE)
+    seconds, milli = divmod(rest // 10**6, 1000)
+    if minutes < 60:
+        return f"+{minutes}:{seconds:02d}.{milli:03d}"
+    return f"+{minutes // 60}:{minutes % 60:02d}:{seconds:02d}.{milli // 100}"
 
 
 def _duration(span: SpanRecord, still: bool) -> str:

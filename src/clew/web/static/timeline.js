@@ -217,6 +217,12 @@
       return "0";
     }
     const [unit, size] = UNITS.find((each) => step * 10 > each[1]) ?? ["ns", 1];
+    if (size < 1e9 && at >= 60e9) {
+      // Deep in a long run: minutes, seconds, and as many digits as the step has.
+      const digits = Math.min(9, Math.ceil(-Math.log10(step / 1e9)));
+      const seconds = ((at % 60e9) / 1e9).toFixed(digits).padStart(digits + 3, "0");
+      return `${Math.floor(at / 60e9)}:${seconds}`;
+    }
     return `${Number((at / size).toPrecision(12))} ${unit}`;
   }
 
@@ -539,12 +545,18 @@
     current = row.span_id;
     const table = tables.get(row.segment);
     const y = table.body.getBoundingClientRect().top + row.index * height;
-    if (centre ? y < 60 || y > innerHeight - 60 : y < 34 || y > innerHeight - height - 6) {
-      const goal = centre ? innerHeight / 2 : y < 34 ? 34 + height * 2 : innerHeight - height * 3;
+    const top = edge();
+    if (centre ? y < top + 26 || y > innerHeight - 60 : y < top || y > innerHeight - height - 6) {
+      const goal = centre ? innerHeight / 2 : y < top ? top + height * 2 : innerHeight - height * 3;
       scrollBy(0, y - goal);
     }
     render();
     table.made.get(row.index)?.querySelector(".whole").focus({ preventScroll: true });
+  }
+
+  // What stays at the top of the screen covers the rows below it.
+  function edge() {
+    return (getComputedStyle(form).position === "sticky" ? form.offsetHeight : 0) + 34;
   }
 
   function here() {
@@ -601,6 +613,22 @@
     const row = rows[places.get(current ?? selected)];
     const inView = [...tables.values()].find((each) => each.element.getBoundingClientRect().bottom > 60);
     return (row && tables.get(row.segment)) ?? inView ?? tables.values().next().value;
+  }
+
+  // Zoom to what is on screen, apart from what lasts as long as the whole run.
+  function screen() {
+    const table = zoomed();
+    const top = table?.body.getBoundingClientRect().top;
+    const covered = edge();
+    const seen = (table?.rows ?? []).filter((row, index) => {
+      const y = top + index * height;
+      return y > covered && y < innerHeight && row.type !== "run" && row.type !== "event";
+    });
+    if (seen.length) {
+      const from = Math.min(...seen.map((row) => row.start_ns));
+      const to = Math.max(...seen.map((row) => row.start_ns + row.length_ns));
+      table.show({ from, to });
+    }
   }
 
   function fit() {
@@ -680,6 +708,7 @@
     "-": () => zoomed()?.scaled(2),
     0: () => zoomed()?.show(null),
     f: fit,
+    v: screen,
     "[": () => zoomed()?.moved(-0.25),
     "]": () => zoomed()?.moved(0.25),
     "?": () => help.showModal(),
@@ -734,6 +763,7 @@
     for (const [id, act] of [
       ["in", () => zoomed()?.scaled(0.5)],
       ["out", () => zoomed()?.scaled(2)],
+      ["screen", screen],
       ["all", () => tables.forEach((each) => each.show(null))],
       ["problem", () => problem(1)],
       ["keys", () => help.showModal()],
@@ -751,10 +781,12 @@
       }
     });
     const narrower = new ResizeObserver((changes) => {
+      body.style.setProperty("--tools", `${form.offsetHeight}px`);
       for (const { target } of changes) {
         [...tables.values()].find((each) => each.ticks === target)?.axis();
       }
     });
+    narrower.observe(form, { box: "border-box" });
     for (const table of tables.values()) {
       drag(table);
       narrower.observe(table.ticks);
