@@ -42,6 +42,7 @@ def test_the_environment_fills_each_setting() -> None:
         "CLEW_MODEL_ALIASES": ("gpt-prod=openai/gpt-4o", {"gpt-prod": "openai/gpt-4o"}),
         "CLEW_PRICES_FILE": ("/tmp/prices.json", Path("/tmp/prices.json")),  # noqa: S108
         "CLEW_OTLP_ENCODER": ("stock", "stock"),
+        "CLEW_FLUSH_ON_SIGTERM": ("false", False),
         "CLEW_SPOOL_DIR": ("/var/spool/clew", Path("/var/spool/clew")),
         "CLEW_SPOOL_MAX_BYTES": ("1000000", 1000000),
         "CLEW_AUDIT": ("fail_closed", "fail_closed"),

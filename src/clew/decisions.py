@@ -15,7 +15,7 @@ from clew._guard import guard
 from clew.pipeline import runtime as _runtime
 from clew.pipeline.runtime import Runtime
 from clew.rules import OTHER
-from clew.spans import Node, identifier, put
+from clew.spans import Node, Terminated, identifier, put
 
 
 class Decision(context.Block, Node):
@@ -107,6 +107,11 @@ class Decision(context.Block, Node):
         """End a decision made by a plain call, at the time of that call."""
         if not self._entered:
             self._finish(self._settled_ns)
+
+    def interrupt(self, error: Terminated) -> None:
+        """End the decision because the process ends; one without a verdict stays open."""
+        if self.outcome is not None:
+            self._finish()
 
     def _finish(self, end_ns: int | None = None, decided_ns: int | None = None) -> None:
         runtime = self.runtime

@@ -35,7 +35,7 @@ from clew.semconv import (
     ROUND,
     SEQ,
 )
-from clew.spans import Agent, Node, error_type, is_cancellation
+from clew.spans import Agent, Node, Terminated, error_type, is_cancellation
 from clew.tools import REGISTERED, infer, joined
 from clew.typing import Route
 
@@ -287,6 +287,10 @@ class Round(Node):
             record_failure("finish a round")
             with guard("end a broken round"):
                 self._end({})
+
+    def interrupt(self, error: Terminated) -> None:
+        """End the round because the process ends."""
+        self.finish(Ending(error=error))
 
     def _add_failure(self, attributes: dict[str, Any], failure: str) -> None:
         attributes[semconv.ERROR_TYPE] = failure

@@ -10,7 +10,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN, Link, SpanContext, TraceFlags
 
-from clew import capturing, context, levels, semconv
+from clew import capturing, context, levels, semconv, spans
 from clew._guard import guard, record_failure, warn_once
 from clew.actors import Actor
 from clew.errors import ApprovalRequired, ClewError, PolicyDenied
@@ -326,7 +326,7 @@ class Run(context.Block, Node):
             values: dict[str, Any] = {semconv.RUN_STATUS: status}
             if reason is not None:
                 values[semconv.RUN_TERMINATION_REASON] = reason
-            if error is not None and status == "failed":
+            if error is not None and (status == "failed" or isinstance(error, spans.Terminated)):
                 values[semconv.ERROR_TYPE] = error_type(error)
             if self._root:
                 if runtime.metrics is not None:

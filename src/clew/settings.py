@@ -37,6 +37,7 @@ VARIABLES: Final = (
     Variable("OTEL_BSP_SCHEDULE_DELAY", "export_delay_ms", "milliseconds between two exports"),
     Variable("OTEL_METRIC_EXPORT_INTERVAL", "metric_interval_ms", "the same for metrics"),
     Variable("CLEW_METRIC_TENANTS", "metric_tenants", "tenants that may be labels of metrics"),
+    Variable("CLEW_METRIC_PROFILE", "metric_profile", "`current` or `v0.1.0`: names of metrics"),
     Variable("CLEW_METRIC_REASONS", "metric_reasons", "reasons that may be labels of decisions"),
     Variable("CLEW_PROVIDER_HOSTS", "provider_hosts", "`host=provider` pairs, comma-separated"),
     Variable("CLEW_PROPAGATE_TO", "propagate_to", "hosts that may see trace headers"),
@@ -75,6 +76,9 @@ VARIABLES: Final = (
         "CLEW_SEAL_GRACE_SECONDS", "seal_grace_s", "wait for late spans before a run is sealed"
     ),
     Variable("CLEW_SHUTDOWN_SECONDS", "shutdown_s", "deadline of `clew.shutdown`"),
+    Variable(
+        "CLEW_FLUSH_ON_SIGTERM", "flush_on_sigterm", "`false`: SIGTERM ends the process at once"
+    ),
 )
 """The environment variables that Clew reads itself; exporters read the OTEL_EXPORTER_* ones."""
 
@@ -106,6 +110,8 @@ class Settings(BaseModel):
     OTEL_METRICS_EXPORTER names."""
     metric_tenants: frozenset[str] = frozenset()
     """Tenants that are labels of metrics; with none, metrics tell no tenants apart."""
+    metric_profile: Literal["current", "v0.1.0"] = "current"
+    """Names of the GenAI conventions' metrics: today's, or those of its release 0.1.0."""
     metric_reasons: frozenset[str] = frozenset()
     """Reasons that are labels of `clew.decisions`; with none, there is no such label."""
     provider_hosts: Mapping[str, str] = Field(default_factory=dict)
@@ -147,6 +153,9 @@ class Settings(BaseModel):
     """Seconds between two marks of a run that goes on, each with its totals so far; 0: none."""
     seal_grace_s: float = Field(default=5, ge=0)
     shutdown_s: float = Field(default=5, gt=0)
+    flush_on_sigterm: bool = True
+    """Whether SIGTERM, where nobody handles it and it would end the process at once, is let wait
+    (2 s at the most) until what is open was ended and exported."""
     capture: LevelName = "metadata"
     """How much content may be let through; see `docs/capture.md`."""
     capture_max: LevelName | None = None

@@ -18,14 +18,13 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from clew import exchange, semconv
+from clew import exchange, leaving, semconv
 from clew._guard import guard, logger, warn_once
 from clew.allow_list import AllowList
 from clew.digests import LazyDigests
 from clew.errors import ConfigurationError
 from clew.governing import Governor
 from clew.ids import RunIdGenerator
-from clew.leaving import before_leaving
 from clew.levels import REDACTED, number_of
 from clew.pipeline import exporters, meters, runtime, sampling
 from clew.pipeline.chains import Chains
@@ -92,7 +91,9 @@ def configure(
         _start(settings, span_exporters, tracer_provider)
         _signature = signature
         atexit.register(shutdown)
-        before_leaving(shutdown)
+        leaving.before_leaving(shutdown)
+        if settings.flush_on_sigterm:
+            leaving.on_termination(_terminated)
 
 
 def _start(
@@ -333,6 +334,15 @@ def _resource(settings: Settings) -> Resource:
     return resource
 
 
+def _terminated() -> None:
+    """End and export what is there, because the process is about to end."""
+    current = runtime.get()
+    if current is not None:
+        with guard("end what is open"):
+            leaving.end_what_is_open(current)
+        shutdown(min(current.settings.shutdown_s, leaving.TERMINATION_S * 0.9))
+
+
 def shutdown(timeout: float | None = None) -> None:
     """Export what has ended, seal the runs, and stop; afterwards Clew is a no-op again.
 
@@ -374,4 +384,5 @@ def shutdown(timeout: float | None = None) -> None:
 
             redaction.ask_also(())
         _signature = None
+        leaving.leave_termination()
         atexit.unregister(shutdown)

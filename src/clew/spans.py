@@ -42,6 +42,13 @@ def error_type(error: BaseException) -> str:
     return OTHER if kept is DROPPED else kept
 
 
+class Terminated(asyncio.CancelledError):
+    """Stands for the end of the process in spans that were open; it is never raised."""
+
+
+Terminated.__module__ = "clew"  # `error.type` is `clew.Terminated`
+
+
 def is_cancellation(error: BaseException) -> bool:
     """Tell whether an exception means that somebody stopped the work, not that it failed."""
     return isinstance(error, (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit))
@@ -49,11 +56,12 @@ def is_cancellation(error: BaseException) -> bool:
 
 def ungrouped(error: BaseException | None) -> BaseException | None:
     """Return the one error, or the first of one type only, that task groups made a group of."""
-    leaves, waiting = [], [error]
+    leaves: list[BaseException | None] = []
+    waiting = [error]
     while waiting:
         each = waiting.pop()
         if isinstance(each, BaseExceptionGroup):
-            waiting.extend(reversed(cast("BaseExceptionGroup[BaseException]", each).exceptions))
+            waiting += reversed(cast("BaseExceptionGroup[BaseException]", each).exceptions)
         else:
             leaves.append(each)
     return leaves[0] if len({type(each) for each in leaves}) == 1 else error
@@ -274,6 +282,18 @@ class Node:
         except IndexError:
             return False
         return True
+
+    def is_open(self, runtime: Runtime) -> bool:
+        """Tell whether the span was started in this runtime and has not ended."""
+        return bool(self._unclaimed) and self.runtime is runtime and self.span is not INVALID_SPAN
+
+    def interrupt(self, error: Terminated) -> None:
+        """End the span because the process ends."""
+        finish = getattr(self, "finish", None)
+        if finish is not None:
+            finish(error)
+        elif self._claim():
+            self._end({semconv.ERROR_TYPE: error_type(error)})
 
     def now_ns(self) -> int:
         """Return the wall-clock time in ns, by the monotonic time since the start."""

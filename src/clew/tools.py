@@ -18,7 +18,7 @@ from clew.pipeline import runtime as _runtime
 from clew.pipeline.asked import Asked
 from clew.pipeline.runtime import Governing, Runtime
 from clew.rules import OTHER
-from clew.spans import Agent, Node, error_type, identifier, is_cancellation, put
+from clew.spans import Agent, Node, Terminated, error_type, identifier, is_cancellation, put
 from clew.wrapping import wrap_function
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -232,7 +232,7 @@ class ToolCall(context.Block, Node):
             put(values, semconv.TOOL_ARGUMENTS_BYTES, self.arguments_bytes)
         if self.result_bytes is not None:
             put(values, semconv.TOOL_RESULT_BYTES, self.result_bytes)
-        if failed:
+        if failed or isinstance(error, Terminated):
             values[semconv.ERROR_TYPE] = error_type(error) if error is not None else outcome
         if self.keeps_content and self.runtime is not None:
             given, result = self._arguments, self.result

@@ -55,6 +55,10 @@ class Watched(Protocol):
         """End it, because Clew shuts down."""
         ...
 
+    def failed(self, error: BaseException) -> None:
+        """End it, because of an error."""
+        ...
+
 
 class Journaling(Protocol):
     """Writes down what is about to happen (`clew.store.journal`)."""
@@ -217,6 +221,12 @@ class Runtime:
         """End the rounds of all streams that are half-read (at shutdown)."""
         for stream in list(self._streams.values()):
             stream.hold()
+
+    def interrupt_streams(self, error: BaseException) -> None:
+        """End the rounds of all streams that are half-read (because the process ends)."""
+        for stream in list(self._streams.values()):
+            with guard("end a stream"):
+                stream.failed(error)
 
     def _look_again(self) -> None:
         limit = self.settings.stream_idle_s
