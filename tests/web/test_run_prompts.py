@@ -158,6 +158,17 @@ def test_a_column_is_the_whole_prompt() -> None:
         (part.broken, part.costly),
     )
     assert "other" == full.stretches[-1].look
+    assert ("identity", "other") == (view_of(report).looks[0], view_of(report).looks[-1])
+
+
+def test_without_any_map_there_is_no_chart() -> None:
+    """Columns of one colour say nothing that the table does not."""
+    rows = [
+        calls.call(system=calls.SystemPrompt(bytes=9, chars=9), level="metadata")[0]
+        for _ in range(2)
+    ]
+    (report,) = of_rounds(round_of_row(each) for each in rows)
+    assert () == view_of(report).looks
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from starlette.routing import Route
 
 from clew import semconv
 from clew.allow_list import AllowList
-from clew.prompts.blocks import LAYERS
 from clew.sources import (
     RunNotFoundError,
     Source,
@@ -201,7 +200,6 @@ class RunPages:
             agents=[run_prompts.view_of(each) for each in agents],
             cost_of=run_prompts.cost_of,
             column=run_prompts.COLUMN,
-            legend=LAYERS,
             say=prompt_words,
             twin=f"/api/runs/{run.run_id}/prompts",
         )

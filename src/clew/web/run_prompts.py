@@ -11,14 +11,16 @@ from typing import Final
 
 from msgspec import Struct
 
+from clew.prompts.blocks import LAYERS
 from clew.sources.prompt_report import AgentReport, BlockGrowth, PromptRound, RoundBreak
 from clew.web import prompt_words
-from clew.web.parts import look_of
+from clew.web.parts import OTHER_LAYER, look_of
 
 MOST_ROUNDS: Final = 300
 """Rounds of one agent on the page; the newest are shown."""
 COLUMN: Final = 20
 """Width of a round in the chart, in its own units; its height is 100."""
+_LEAST_COLUMNS: Final = 16
 
 
 class Stretch(Struct, frozen=True, kw_only=True):
@@ -74,6 +76,10 @@ class AgentView(Struct, frozen=True, kw_only=True):
     growth: tuple[GrowthRow, ...]
     largest: int
     """Bytes that the full height of the chart stands for."""
+    width: int
+    """Of the chart, in its units: few rounds do not fill it."""
+    looks: tuple[str, ...]
+    """Colours in the chart; none where no prompt has a map, and there is no chart."""
 
 
 def view_of(report: AgentReport) -> AgentView:
@@ -89,13 +95,17 @@ def view_of(report: AgentReport) -> AgentView:
         before = each
     growth = [_growth(each, left_out) for each in report.growth]
     growth.sort(key=lambda each: -abs(each.growth.grown))
+    columns = tuple(
+        _column(each, place, largest, breaks.get(each.span_id)) for place, each in enumerate(rounds)
+    )
+    used = {part.look for column in columns for part in column.stretches}
+    mapped = any(each.prompt is not None and each.prompt.mapped for each in rounds)
     return AgentView(
         report=report,
         left_out=left_out,
-        columns=tuple(
-            _column(each, place, largest, breaks.get(each.span_id))
-            for place, each in enumerate(rounds)
-        ),
+        columns=columns,
+        width=max(_LEAST_COLUMNS, len(columns)) * COLUMN,
+        looks=tuple(look for look in (*LAYERS, OTHER_LAYER) if look in used) if mapped else (),
         rows=tuple(rows),
         growth=tuple(each for each in growth if each.bars),
         largest=largest,
