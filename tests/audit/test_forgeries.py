@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tampering import Exported, attribute, read_back, spans_of
+from tampering import SECRET, Exported, attribute, read_back, spans_of
 
 import clew
 from clew import semconv
+from clew.audit import checkpoints
 from clew.audit.digests import facts_of
 from clew.audit.keys import KeyRing
 from clew.audit.verify import verify
@@ -214,3 +218,87 @@ def test_a_fact_that_stands_twice_is_found(
     )
     report = verify(read_back(document, tmp_path), keys)
     assert report.integrity == "ALTERED"
+
+
+def command(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run `clew verify`."""
+    return subprocess.run(
+        [Path(sys.executable).with_name("clew"), "verify", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_segment_that_a_checkpoint_has_and_nobody_else_is_named(
+    recorded: Exported, tmp_path: Path
+) -> None:
+    """A run taken out as a whole, or its last segment: what was kept elsewhere tells."""
+    ids: list[str] = []
+
+    def work(_: str) -> None:
+        with clew.run("whole"):
+            pass
+        with clew.run("waits") as run:
+            reference = run.suspend()
+        with clew.resume(reference):
+            pass
+        ids.append(run.trace_id)
+
+    document = recorded(work)
+    path, kept = tmp_path / "runs.otlp.json", tmp_path / "checkpoints.jsonl"
+    seals = [
+        (int(span["startTimeUnixNano"]), attribute(span, semconv.SEGMENT_ID)["stringValue"],
+         attribute(span, semconv.SEGMENT_DIGEST)["stringValue"])
+        for span in spans_of(document)
+        if span["name"].startswith("run_sealed")
+    ]  # fmt: skip
+    checkpoints.append(kept, seals, until_ns=2**62)
+    asked = ("--since", "1h", "--source", path, "--anchor", kept)
+    path.write_text(json.dumps(document))
+    assert (command(*asked).returncode, command(*asked).stderr) == (0, "")
+    second = next(
+        attribute(span, semconv.SEGMENT_ID)["stringValue"]
+        for span in spans_of(document)
+        if span["traceId"] == ids[0] and attribute(span, semconv.SEGMENT) == {"intValue": "2"}
+    )
+    for scope in document["resourceSpans"][0]["scopeSpans"]:
+        scope["spans"] = [
+            s for s in scope["spans"] if attribute(s, semconv.SEGMENT_ID) != {"stringValue": second}
+        ]
+    path.write_text(json.dumps(document))
+    done = command(*asked, "--json")
+    # What is left of the run is whole: only the file knows of its second segment.
+    assert {json.loads(line)["status"] for line in done.stdout.splitlines()} == {"COMPLETE"}
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"segment {second}, sealed in ")
+    assert done.stderr.count("is not there") == 1
+
+
+def test_a_segment_of_a_run_that_began_before_is_not_gone(
+    recorded: Exported, tmp_path: Path
+) -> None:
+    """`--since` asks when runs began, a checkpoint when segments were sealed."""
+    document = recorded()
+    seal = next(s for s in spans_of(document) if s["name"].startswith("run_sealed"))
+    for span in spans_of(document):
+        span["startTimeUnixNano"] = str(int(span["startTimeUnixNano"]) - 7_200_000_000_000)
+    path, kept = tmp_path / "run.otlp.json", tmp_path / "checkpoints.jsonl"
+    path.write_text(json.dumps(document))
+    digest = attribute(seal, semconv.SEGMENT_DIGEST)["stringValue"]
+    segment = attribute(seal, semconv.SEGMENT_ID)["stringValue"]
+    checkpoints.append(kept, [(int(seal["endTimeUnixNano"]), segment, digest)], until_ns=2**62)
+    done = command("--since", "1h", "--source", path, "--anchor", kept)
+    assert (done.returncode, done.stderr) == (0, "no run has started since then\n")
+
+
+def test_runs_that_are_not_signed_can_be_refused(recorded: Exported, tmp_path: Path) -> None:
+    """A scheduler that expects a key to have been used is told where none was."""
+    path, key = tmp_path / "run.otlp.json", tmp_path / "secret.key"
+    key.write_text(SECRET)
+    path.write_text(json.dumps(recorded()))
+    asked = ("--since", "1h", "--source", path, "--key", key, "--require-signed")
+    assert command(*asked).returncode == 0
+    path.write_text(json.dumps(recorded(integrity_key=None)))
+    assert command(*asked).returncode == 1
+    assert command(*asked[:-1]).returncode == 0

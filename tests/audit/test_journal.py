@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import stat
@@ -14,14 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
+from tampering import read_back
 
 import clew
 from clew import _guard, semconv
+from clew.audit.begun import by_run, held_against, without_spans
+from clew.audit.verify import absent, verify
 from clew.errors import AuditError, PolicyDenied
 from clew.gates.tool import ToolGate, ToolRule
 from clew.settings import Settings
 from clew.store.journal import FOLDER, Entry, read
+from clew.store.paths import store_path
+from clew.store.writer import Writer
 from clew.testing import CaptureExporter, Reply, ScriptedProvider
 
 BODY = {"model": "gpt-5-mini", "messages": [{"role": "user", "content": "hello"}]}
@@ -199,6 +206,21 @@ def test_a_line_that_a_crash_cut_off_is_left_out(configured: Configured, tmp_pat
     assert len(entries(tmp_path)) == 2
 
 
+def test_what_follows_a_line_that_was_cut_off_is_read(
+    configured: Configured, tmp_path: Path
+) -> None:
+    """A full disk cuts off a line without its end: what another process adds is not lost with it."""
+    configured()
+    with clew.run("desk"), clew.tool("refund", effect="idempotent_write"):
+        pass
+    (file,) = (tmp_path / "journal-data" / FOLDER).iterdir()
+    with file.open("ab") as handle:
+        handle.write(b'{"time_ns":1,"kind":"tool","trace_id":"{\\"time_ns\\":')
+    with clew.run("desk"), clew.tool("pay", effect="idempotent_write"):
+        pass
+    assert [each.facts[semconv.TOOL_NAME] for each in entries(tmp_path)] == ["refund", "pay"]
+
+
 def test_several_processes_write_to_one_journal(tmp_path: Path) -> None:
     """No line comes into another."""
     program = textwrap.dedent(
@@ -251,3 +273,75 @@ def test_what_a_killed_process_had_begun_is_on_the_disk(tmp_path: Path) -> None:
     (entry,) = entries(tmp_path)
     assert (entry.kind, entry.facts[semconv.TOOL_NAME]) == ("tool", "refund")
     assert abs(time.time_ns() - entry.time_ns) < 60 * 10**9
+    # Nothing else is known of the run: `clew verify` has it from the journal.
+    folder = tmp_path / "journal-data"
+    Writer(store_path(folder)).close()
+    done = verified(folder, "--since", "1h", "--json")
+    (report,) = map(json.loads, done.stdout.splitlines())
+    assert (done.returncode, report["status"]) == (3, "OPEN")
+    assert report["run_id"].replace("-", "") == entry.trace_id
+    assert report["reason"] == "no span of it is there; the journal has 1 tool call"
+    (begun,) = report["begun"]
+    assert (begun["name"], begun["span_id"], begun["seq"]) == ("refund", entry.span_id, entry.seq)
+    assert f"no span {entry.span_id} (seq 3 of segment" in verified(folder, entry.trace_id).stdout
+
+
+def verified(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `clew verify` over a data folder."""
+    return subprocess.run(
+        [Path(sys.executable).with_name("clew"), "verify", *arguments],
+        env={**os.environ, "CLEW_DATA_DIR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_write_without_a_span_is_named(configured: Configured, tmp_path: Path) -> None:
+    """Whatever the seal says: the run is not complete, and the write that has no span is named."""
+    exporter = configured(seal_grace_s=0.0)
+    with clew.run("desk") as run, clew.tool("refund", effect="idempotent_write"):
+        pass
+    clew.shutdown()
+    folder = tmp_path / "journal-data"
+    record = read_back(exporter.otlp_json(), tmp_path)
+    found = by_run(read(folder))
+    assert set(found) == {run.trace_id}
+    whole = held_against(verify(record), record, found[run.trace_id])
+    assert (whole.status, whole.begun) == ("COMPLETE", ())
+    later = msgspec.structs.replace(found[run.trace_id][0], span_id="ab" * 8, seq=9)
+    report = held_against(verify(record), record, [*found[run.trace_id], later])
+    assert (report.status, report.open_since_ns) == ("OPEN", later.time_ns)
+    assert report.reason == "the journal has 1 tool call of which there is no span"
+    assert [(each.name, each.seq) for each in report.begun] == [("refund", 9)]
+
+
+def test_a_write_that_the_seal_names_as_open_is_accounted_for(
+    configured: Configured, tmp_path: Path
+) -> None:
+    """It had not ended when the segment was sealed: that is known, and it is named all the same."""
+    exporter = configured(seal_grace_s=0.0)
+    with clew.run("desk") as run:
+        call = clew.tool("refund", effect="idempotent_write")
+        call.__enter__()
+    clew.shutdown()
+    record = read_back(exporter.otlp_json(), tmp_path)
+    report = held_against(
+        verify(record), record, by_run(read(tmp_path / "journal-data"))[run.trace_id]
+    )
+    assert report.status == "COMPLETE"
+    assert report.segments[0].never_ended == (3,)
+    assert [(each.name, each.seq) for each in report.begun] == [("refund", 3)]
+
+
+def test_a_run_that_was_sampled_out_or_erased_is_not_lost(
+    configured: Configured, tmp_path: Path
+) -> None:
+    """Its entries are named, and the report says as before why there is no span."""
+    configured()
+    with clew.run("desk") as run, clew.tool("refund", effect="idempotent_write"):
+        pass
+    entries_of = by_run(read(tmp_path / "journal-data"))[run.trace_id]
+    report = without_spans(absent(run.trace_id, 0.0), entries_of, lost=False)
+    assert (report.status, len(report.begun)) == ("UNKNOWN", 1)
+    assert report.reason == "no span of it is there: it was sampled out"

@@ -99,6 +99,16 @@ def anchored(path: Path) -> dict[str, str]:
     return _digests(read(path))
 
 
+def since(path: Path, since_ns: int) -> dict[str, str]:
+    """Return the hour of each segment of a checkpoint file that was sealed from then on.
+
+    Raises:
+        ClewError: as `read`.
+    """
+    hours = [each for each in read(path) if each.start_ns() + _HOUR_NS > since_ns]
+    return {segment: each.hour for each in hours for segment, _ in each.segments}
+
+
 def anchored_in(data: bytes, path: str) -> dict[str, str]:
     """Return the digest of each segment in the content of a checkpoint file, as `anchored`."""
     return _digests(parse(data, path))

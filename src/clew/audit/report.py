@@ -56,6 +56,19 @@ class SegmentReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What vouches for the segment: `key <id>`, `signature <id>` or `anchor`."""
 
 
+class Begun(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the journal has, and of which there is no span."""
+
+    kind: Literal["tool", "decision"]
+    name: str
+    """Of the tool, or of the gate."""
+    time_ns: int
+    """When it was about to happen (ns since 1970)."""
+    span_id: str
+    segment_id: str | None = None
+    seq: int | None = None
+
+
 class RunReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is proven of one run."""
 
@@ -75,13 +88,23 @@ class RunReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     decisions: int = 0
     decisions_incomplete: int = 0
     """Decisions that lack what a record of one has to say."""
+    begun: tuple[Begun, ...] = ()
+    """What the journal says was about to happen, and of which there is no span."""
     notes: tuple[str, ...] = ()
 
 
-def outcome(reports: tuple[RunReport, ...]) -> str:
-    """Return the key of `EXIT_CODES` for several runs together."""
+def outcome(reports: tuple[RunReport, ...], *, signed: bool = False) -> str:
+    """Return the key of `EXIT_CODES` for several runs together.
+
+    Args:
+        reports: what is said of each.
+        signed: whether a run of which there are spans has to be `SIGNED`.
+    """
     if any(
-        each.integrity == "ALTERED" or each.status in ("INCOMPLETE", "FORKED") for each in reports
+        each.integrity == "ALTERED"
+        or each.status in ("INCOMPLETE", "FORKED")
+        or (signed and each.integrity != "SIGNED" and bool(each.segments))
+        for each in reports
     ):
         return "contradicted"
     return "proven" if all(each.status == "COMPLETE" for each in reports) else "undecided"

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from clew.errors import StoreError
+from clew.store.journal import last_of
 
 FOLDER: Final = "access"
 _encoder: Final = msgspec.json.Encoder()
@@ -92,7 +93,6 @@ def read(data_dir: Path) -> Iterator[Reading]:
     for path in sorted(folder.glob("????-??-??.jsonl")):
         with path.open("rb") as file:
             for line in file:
-                try:
-                    yield decoder.decode(line)
-                except msgspec.MsgspecError:
-                    continue
+                reading = last_of(line, decoder)
+                if reading is not None:
+                    yield reading

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -23,6 +23,8 @@ from clew._guard import record_failure
 
 FOLDER: Final = "journal"
 _encoder: Final = msgspec.json.Encoder()
+_BEGINNING: Final = b'{"time_ns":'
+T = TypeVar("T")
 
 
 class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -137,9 +139,15 @@ def read(data_dir: Path, since_ns: int = 0) -> Iterator[Entry]:
     for path in sorted(folder.glob("????-??-??.jsonl")):
         with path.open("rb") as file:
             for line in file:
-                try:
-                    entry = decoder.decode(line)
-                except msgspec.MsgspecError:
-                    continue
-                if entry.time_ns >= since_ns:
+                entry = last_of(line, decoder)
+                if entry is not None and entry.time_ns >= since_ns:
                     yield entry
+
+
+def last_of(line: bytes, decoder: msgspec.json.Decoder[T]) -> T | None:
+    """Return what a line holds; of one that was cut off, what another process wrote behind it."""
+    start = line.rfind(_BEGINNING)
+    try:
+        return None if start < 0 else decoder.decode(line[start:])
+    except msgspec.MsgspecError:
+        return None
