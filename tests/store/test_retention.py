@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prompt_rows import DAY, SECOND, START_NS, digits, record, row
 
-from clew.errors import ConfigurationError, StoreError
+from clew.errors import ClewError, ConfigurationError, StoreError
 from clew.store import payloads
 from clew.store.database import connect
+from clew.store.erasure import HOLDS, Holds, set_hold
 from clew.store.migrations import MIGRATIONS, migrate
 from clew.store.prompt_index import PromptReader, RecordStore
 from clew.store.prompt_records import EVERYTHING, PromptFilter
@@ -80,7 +81,8 @@ def test_a_record_is_kept_for_the_days_that_were_promised(start: int, now: int, 
     """Never less than that many times 24 hours, and never two days more."""
     from clew.store.retention import _planned, _Row
 
-    planned = _planned(Path(), Retention(keep_days=days), now, [_Row(digits(1), start, None)], [])
+    rows = [_Row(digits(1), start, None)]
+    planned = _planned(Path(), Retention(keep_days=days), now, rows, [], Holds())
     age = now - start
     if planned.rows:
         assert age > days * DAY
@@ -276,3 +278,41 @@ def test_records_of_today_survive_a_sweep_of_today(store: RecordStore, folder: P
     day = datetime.fromtimestamp(now // SECOND, UTC).date()
     assert 0 == sweep(folder, Retention(keep_days=1)).rows
     assert [day.isoformat()] == [each.name for each in (folder / "prompts").iterdir()]
+
+
+RUN = "6fa459ea-ee8a-4ca4-894e-db77e160355e"
+
+
+def test_what_is_under_a_legal_hold_stays(store: RecordStore, folder: Path) -> None:
+    """Runs and tenants: neither age nor size nor a lost half takes them, until they are released."""
+    given = ({"run_id": RUN}, {"tenant": "held"}, {}, {"run_id": RUN}, {"tenant": "held"})
+    for number, more in enumerate(given, 1):
+        one = row(number, **more)
+        store.save([(one, record(one))])
+    day = folder / "prompts" / "2026-12-01"
+    (day / f"{digits(4)}.json").unlink()
+    connection = connect(store.path)
+    connection.execute("DELETE FROM prompt_requests WHERE request_id = ?", (digits(5),))
+    connection.close()
+    for hold in ({"run_id": RUN}, {"tenant": "held"}):
+        set_hold(folder, "hold", reason="case", by="ann", **hold)
+    now = START_NS + 90 * DAY
+    swept = sweep(folder, Retention(keep_days=1), now_ns=now)
+    assert (1, 1, 4) == (swept.rows, swept.files, swept.held)
+    small = sweep(folder, Retention(keep_days=1000, max_bytes=0), now_ns=START_NS + DAY)
+    assert (0, 0) == (small.rows, small.files)
+    assert ([1, 2, 4], [1, 2, 5]) == left(folder)
+    for hold in ({"run_id": RUN}, {"tenant": "held"}):
+        set_hold(folder, "release", reason="over", by="ann", **hold)
+    swept = sweep(folder, Retention(keep_days=1), now_ns=now)
+    assert (3, 3, 0) == (swept.rows, swept.files, swept.held)
+    assert ([], []) == left(folder)
+
+
+def test_holds_that_cannot_be_read_keep_everything(store: RecordStore, folder: Path) -> None:
+    """Nothing is removed while it is not known what must stay."""
+    save(store, START_NS)
+    (folder / HOLDS).write_text("{")
+    with pytest.raises(ClewError, match=r"holds.jsonl, line 1"):
+        sweep(folder, Retention(keep_days=1), now_ns=START_NS + 90 * DAY)
+    assert ([1], [1]) == left(folder)

@@ -236,9 +236,8 @@ def _record(reader: PromptReader | None, row: PromptRow) -> PromptRecord:
 def _print_raw(record: PromptRecord) -> None:
     text = record.system.text
     if text is None and record.system.bytes:
-        raise RecordNotFoundError(
-            f"the system prompt of {record.request_id} was kept out at capture level {record.level}"
-        )
+        why = prompt_text.missing(record, None)
+        raise RecordNotFoundError(f"the system prompt of {record.request_id}: {why}")
     sys.stdout.flush()
     sys.stdout.buffer.write((text or "").encode())
     sys.stdout.buffer.flush()
@@ -330,6 +329,7 @@ def sweep_(
         (swept.by_size, f"beyond {retention.max_bytes} bytes"),
         (swept.without_row, "files without a row"),
         (swept.without_file, "rows whose file is gone"),
+        (swept.held, "stay because of a legal hold"),
         (swept.failed, "files that cannot be removed"),
     )
     for count, reason in reasons:

@@ -15,7 +15,9 @@ from clew.store.prompt_records import PromptRecord, PromptRow, RecordedBlock
 from clew.web.diff import Diff
 
 _WIDTH: Final = 78
+_WITHOUT: Final = ("none", "metadata")
 KEPT_OUT: Final = "kept out at capture level {level}"
+NOT_THERE: Final = "not there: it was erased, or could not be read"
 
 
 def head(row: PromptRow, record: PromptRecord) -> list[tuple[str, str]]:
@@ -116,7 +118,7 @@ def _print_system(row: PromptRow, record: PromptRecord) -> None:
     blocks = record.system.blocks
     if not blocks:
         size = f"{row.system_chars} chars", f"~{row.system_tokens} tokens"
-        _rule("system prompt", "no map", *size, _missing(record, text))
+        _rule("system prompt", "no map", *size, missing(record, text))
         if text is not None:
             _print_text(text)
         return
@@ -125,7 +127,7 @@ def _print_system(row: PromptRow, record: PromptRecord) -> None:
     known = row.blocks if len(row.blocks) == len(blocks) else blocks
     parts = shares([block.bytes for block in known])
     for block, sent, part in zip(blocks, known, parts, strict=True):
-        _rule(*_block_facts(sent, part.part), _missing(record, text))
+        _rule(*_block_facts(sent, part.part), missing(record, text))
         if data is not None:
             _print_text(text_of(block, data))
 
@@ -140,8 +142,11 @@ def _block_facts(block: RecordedBlock, part: float) -> tuple[str, ...]:
     )
 
 
-def _missing(record: PromptRecord, value: object) -> str:
-    return KEPT_OUT.format(level=record.level) if value is None else ""
+def missing(record: PromptRecord, value: object) -> str:
+    """Say why content is not there; nothing where it is."""
+    if value is not None:
+        return ""
+    return KEPT_OUT.format(level=record.level) if record.level in _WITHOUT else NOT_THERE
 
 
 def _print_tools(record: PromptRecord) -> None:
@@ -159,7 +164,7 @@ def _print_tools(record: PromptRecord) -> None:
 
 
 def _print_messages(record: PromptRecord) -> None:
-    kept_out = "" if record.body is not None else _missing(record, record.messages)
+    kept_out = "" if record.body is not None else missing(record, record.messages)
     _rule(f"messages ({wording.count(record.history_length)})", kept_out)
     if record.messages:
         _print_json(record.messages)

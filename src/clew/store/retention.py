@@ -2,6 +2,7 @@
 
 A day in UTC goes as a whole, its rows and its files, so that neither outlives the other. Only
 folders whose names are dates, and in them only files that look like payloads, are ever touched.
+Records of runs and tenants under a legal hold (`clew.store.erasure`) stay.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from clew.errors import ConfigurationError
+from clew.errors import ClewError, ConfigurationError
 from clew.store import paths, payloads
 from clew.store.database import connect, explained, transaction
+from clew.store.erasure import Holds, holds
 from clew.store.migrations import migrate
 from clew.store.payloads import Payload
 
@@ -63,6 +65,8 @@ class Swept(Struct, frozen=True, kw_only=True):
     """Files that no row names."""
     without_file: int = 0
     """Rows whose file is gone."""
+    held: int = 0
+    """Records that would have gone, and stay because of a legal hold."""
     failed: int = 0
     """Files that could not be removed; their rows are gone."""
     kept_rows: int = 0
@@ -76,6 +80,8 @@ class _Row(NamedTuple):
     request_id: str
     start_ns: int
     path: str | None
+    run_id: str | None = None
+    tenant: str | None = None
 
 
 class _Plan:
@@ -84,7 +90,7 @@ class _Plan:
     def __init__(self) -> None:
         self.rows: list[str] = []
         self.files: list[Payload] = []
-        self.by_age = self.by_size = self.without_row = self.without_file = 0
+        self.by_age = self.by_size = self.without_row = self.without_file = self.held = 0
 
 
 def never() -> bool:
@@ -111,13 +117,15 @@ def sweep(
 
     Raises:
         StoreError: the store is there and cannot be used.
+        ClewError: the legal holds cannot be read; then nothing is removed.
     """
+    kept = holds(folder)
     now_ns = time.time_ns() if now_ns is None else now_ns
     with _opened(folder, dry_run=dry_run) as connection:
         # Files first: one that is written from now on has a row by then, or is young.
         files = [each for _, day in payloads.days(folder) for each in payloads.in_day(day)]
         rows = [] if connection is None else _rows(connection)
-        plan = _planned(folder, retention, now_ns, rows, files)
+        plan = _planned(folder, retention, now_ns, rows, files, kept)
         size = sum(each.size for each in plan.files)
         planned = Swept(
             rows=len(plan.rows),
@@ -127,6 +135,7 @@ def sweep(
             by_size=plan.by_size,
             without_row=plan.without_row,
             without_file=plan.without_file,
+            held=plan.held,
             kept_rows=len(rows) - len(plan.rows),
             kept_files=len(files) - len(plan.files),
             kept_bytes=sum(each.size for each in files) - size,
@@ -163,7 +172,8 @@ def _rows(connection: sqlite3.Connection) -> list[_Row]:
     if not known[0]:
         return []  # a dry run changes nothing, an old schema neither
     found = connection.execute(
-        "SELECT request_id, start_ns, path FROM prompt_requests ORDER BY start_ns, request_id"
+        "SELECT request_id, start_ns, path, run_id, tenant FROM prompt_requests "
+        "ORDER BY start_ns, request_id"
     )
     return [_Row(*each) for each in found]
 
@@ -174,6 +184,7 @@ def _planned(
     now_ns: int,
     rows: Sequence[_Row],
     files: Sequence[Payload],
+    kept: Holds,
 ) -> _Plan:
     plan = _Plan()
     today = datetime.fromtimestamp(now_ns // 1_000_000_000, UTC).date()
@@ -184,34 +195,67 @@ def _planned(
     for row in rows:
         named.add(row.request_id)
         file = by_id.get(row.request_id)
-        if payloads.day_of(row.start_ns) < oldest:
-            plan.by_age += 1
+        old = payloads.day_of(row.start_ns) < oldest
+        gone = file is None and row.path is not None and not (folder / row.path).exists()
+        if not old and file is not None:
+            left.append((row, file))
+        elif (old or gone) and kept.keeps(row.run_id, row.tenant):
+            plan.held += 1
+        elif old or gone:
+            plan.by_age += old
+            plan.without_file += not old
             plan.rows.append(row.request_id)
             if file is not None:
                 plan.files.append(file)
-        elif file is not None:
-            left.append((row, file))
-        elif row.path is not None and not (folder / row.path).exists():
-            plan.without_file += 1
-            plan.rows.append(row.request_id)
+    _plan_files(plan, folder, [f for f in files if f.request_id not in named or not f.finished],
+                oldest, now_ns, kept)  # fmt: skip
+    _plan_size(plan, left, retention.max_bytes, kept)
+    return plan
+
+
+def _plan_files(
+    plan: _Plan,
+    folder: Path,
+    files: Sequence[Payload],
+    oldest: date,
+    now_ns: int,
+    kept: Holds,
+) -> None:
+    """Have files go that no row names: with their day, or once nobody will write the row."""
     for file in files:
-        if file.finished and file.request_id in named:
+        old = date.fromisoformat(file.relative.split("/")[1]) < oldest
+        if not old and now_ns / 1e9 - file.modified <= GRACE_S:
             continue
-        if date.fromisoformat(file.relative.split("/")[1]) < oldest:
-            plan.by_age += file.finished
-            plan.files.append(file)
-        elif now_ns / 1e9 - file.modified > GRACE_S:
-            plan.without_row += 1
-            plan.files.append(file)
+        if kept != Holds() and file.finished and _is_held(folder, file, kept):
+            plan.held += 1
+            continue
+        plan.by_age += old and file.finished
+        plan.without_row += not old
+        plan.files.append(file)
+
+
+def _is_held(folder: Path, file: Payload, kept: Holds) -> bool:
+    """Tell whether a payload is of a run under a hold; one that cannot be read may be."""
+    try:
+        run = payloads.read(folder, file.relative).run
+    except ClewError:
+        return True
+    return kept.keeps(run.run_id, run.tenant)
+
+
+def _plan_size(plan: _Plan, left: Sequence[tuple[_Row, Payload]], most: int, kept: Holds) -> None:
+    """Have the oldest go until the rest is small enough."""
     total = sum(file.size for _, file in left)
     for row, file in left:
-        if total <= retention.max_bytes:
-            break
+        if total <= most:
+            return
+        if kept.keeps(row.run_id, row.tenant):
+            plan.held += 1
+            continue
         total -= file.size
         plan.by_size += 1
         plan.rows.append(row.request_id)
         plan.files.append(file)
-    return plan
 
 
 def _before(today: date, days: int) -> date:
