@@ -7,8 +7,10 @@ import os
 import subprocess
 import sys
 import uuid
+from pathlib import Path
 
 import httpx
+import pytest
 
 from clew.web.server import Running
 
@@ -66,3 +68,69 @@ def test_a_recorded_run_arrives_whole_and_in_order(server: Running, http: httpx.
     page = http.get(f"/runs/{run_id}").text
     places = [page.index(f'id="s-{each["span_id"]}"') for each in spans]
     assert sorted(places) == places
+
+
+PROMPTED = """
+import sys, clew, httpx
+from clew.prompts import Prompt
+from clew.testing import Reply, ScriptedProvider
+
+clew.configure(service_name="parcel-desk")
+clew.instrument()
+provider = ScriptedProvider([Reply(text="One."), Reply(text="Two.")])
+with provider, clew.run("triage", run_id=sys.argv[1], message_id="msg-1"):
+    for memory in ("Grüße aus Zürich 🚲.", "Grüße aus Bern 🚲."):
+        prompt = Prompt.of(identity_context="You are Nova.", working_memory=memory)
+        httpx.post(
+            provider.openai_base_url + "/chat/completions",
+            json={
+                "model": "gpt-5-mini",
+                "messages": [
+                    {"role": "system", "content": prompt}, {"role": "user", "content": "Hello?"},
+                ],
+            },
+        ).raise_for_status()
+clew.shutdown()
+"""
+
+
+@pytest.mark.parametrize("level", ["full", "metadata"])
+def test_prompts_of_a_real_run_are_inspected(
+    server: Running, http: httpx.Client, store_file: Path, level: str
+) -> None:
+    """From `Prompt.of` through the wire and two files to blocks, shares and what broke the cache."""
+    run_id = str(uuid.uuid4())
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("OTEL_")},
+        "OTEL_EXPORTER_OTLP_ENDPOINT": server.address,
+        "CLEW_SEAL_GRACE_SECONDS": "0",
+        "CLEW_DIGEST_KEY": "a key of this test",
+        "CLEW_DATA_DIR": str(store_file.parent),
+        "CLEW_PROMPT_CAPTURE": "on",
+        "CLEW_CAPTURE": level,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROMPTED, run_id],
+        env=environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert ("", 0) == (done.stderr, done.returncode)
+    newest, oldest = http.get("/api/prompts", params={"message": "msg-1"}).json()["requests"]
+    assert [2, 1] == [newest["round"], oldest["round"]]
+    page = http.get(f"/prompts/{newest['request_id']}").text
+    for expected in ("identity_context", "working_memory", "1 message", "2 blocks"):
+        assert expected in page
+    assert (level == "full") == ("Grüße aus Bern 🚲." in page)
+    assert (level == "full") == ("Hello?" in page)
+    compared = http.get(f"/prompts/{oldest['request_id']}/diff/{newest['request_id']}").text
+    assert "1 changed" in compared
+    assert (level == "full") == ("Grüße aus Zürich 🚲." in compared)
+    (agent,) = http.get(f"/api/runs/{run_id}/prompts").json()["agents"]
+    (broken,) = agent["breaks"]
+    assert ("block", "working_memory") == (broken["cause"], broken["block"]["id"])
+    # The timeline never has a word of it, at any level.
+    rounds = [each for each in http.get(f"/api/runs/{run_id}").json()["spans"]
+              if each["type"] == "round"]  # fmt: skip
+    for span in rounds:
+        details = http.get(f"/runs/{run_id}/spans/{span['span_id']}").text
+        assert "Grüße" not in details
+        assert "Inspect the prompt" in details
