@@ -66,6 +66,7 @@ def test_the_environment_fills_each_setting() -> None:
         "CLEW_SHUTDOWN_SECONDS": ("2", 2.0),
         "OTEL_METRIC_EXPORT_INTERVAL": ("1000", 1000.0),
         "CLEW_METRIC_TENANTS": ("Acme, other", frozenset({"Acme", "other"})),
+        "CLEW_METRIC_PROFILE": ("v0.1.0", "v0.1.0"),
         "CLEW_METRIC_REASONS": ("over_budget", frozenset({"over_budget"})),
     }
     for variable in VARIABLES:

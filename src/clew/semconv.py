@@ -266,6 +266,7 @@ PRIVACY_DROPPED: Final = "clew.privacy.dropped"
 
 # --- Labels of metrics that are no span attributes ---------------------------------------------
 TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105 - no secret
+TOKEN_MODALITY: Final = "gen_ai.token.modality"  # noqa: S105 - no secret
 METRIC_TOKEN_TYPE: Final = "clew.token.type"  # noqa: S105 - no secret
 ATTEMPT_OUTCOME: Final = "clew.attempt.outcome"
 BUDGET_NAME: Final = "clew.budget.name"

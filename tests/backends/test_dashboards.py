@@ -20,7 +20,7 @@ import traceql
 import workload
 
 from clew import semconv
-from clew.pipeline.instruments import INSTRUMENTS
+from clew.pipeline.instruments import EVERY
 
 FOLDER = Path(__file__).parents[2] / "dashboards"
 FILES = sorted(FOLDER.glob("clew-*.json"))
@@ -143,22 +143,48 @@ def test_processes_of_one_call_each_are_all_counted(
     )
 
 
+def test_latency_panels_read_a_service_under_either_profile(
+    gateway: peers.Collector, prometheus: peers.Prometheus
+) -> None:
+    """A service with the new names beside one with today's: the panels show both, each once."""
+    workload.everything(gateway.otlp, 4, name="newer", metric_profile="v0.1.0")
+
+    def counted(name: str, service: str) -> float:
+        found = prometheus.query(f'sum({name}{{job="{service}"}})')
+        return float(found[0]["value"][1]) if found else 0
+
+    old, new = (
+        f"gen_ai_client_{word}_duration_seconds_count" for word in ("operation", "inference")
+    )
+    assert agent_runs.eventually(lambda: counted(new, "newer"))
+    assert 0 == counted(old, "newer") == counted(new, "busy")
+    assert counted(old, "busy") > 0
+    for title in ("Duration of a call", "Time to the first chunk"):
+        panel = next(t["expr"] for w, p, t in PROMQL if p["title"] == title)
+        for service in ("newer", "busy"):
+            at = None if service == "newer" else prometheus.filled_at
+            expression = filled_in(panel.replace("$service", service))
+            answer = agent_runs.eventually(
+                lambda expression=expression, at=at: [
+                    each for each in prometheus.query(expression, at) if each["value"][1] != "NaN"
+                ]
+            )
+            assert answer, (title, service)
+
+
 def test_metrics_and_labels_are_those_that_are_emitted() -> None:
     """Each name in a query is that of an instrument, each label one of that instrument's."""
     known: dict[str, set[str]] = {name: set() for name in SPAN_METRICS}
-    for one in INSTRUMENTS.values():
+    for one in EVERY.values():
         labels = {re.sub(r"\W", "_", each) for each in one.labels} | {"job", "instance", "le"}
         base = re.sub(r"\W", "_", one.name)
         unit = {"s": "_seconds", "USD": "_USD"}.get(one.unit, "")
         for suffix in ("", "_total", "_bucket", "_count", "_sum"):
             known[f"{base}{unit}{suffix}"] = labels
-    future = {re.sub(r"operation", "inference", each) for each in known if "gen_ai_client" in each}
     for where, _, target in PROMQL:
         names = re.findall(r"\b((?:clew|gen_ai_client|traces)_\w+)\{([^}]*)\}", target["expr"])
         assert names or "otelcol" in target["expr"], where
         for name, selector in names:
-            if name in future:
-                continue
             assert name in known, (where, name)
             if known[name]:
                 used = set(re.findall(r"(\w+)\s*(?:=~|!=|!~|=)", selector))

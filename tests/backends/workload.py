@@ -63,11 +63,11 @@ def answer(request: Any) -> Reply:
     return Reply(text="Hello")
 
 
-def everything(base_url: str, seconds: float, **options: Any) -> None:
+def everything(base_url: str, seconds: float, name: str = "busy", **options: Any) -> None:
     """Be a service that does one of each again and again, for a while."""
     with (
         ScriptedProvider(answer) as provider,
-        service(base_url, provider, gates=(budget(),), **options),
+        service(base_url, provider, name, gates=(budget(),), **options),
         openai.OpenAI(
             base_url=provider.openai_base_url,
             api_key="scripted",

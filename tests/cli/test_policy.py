@@ -45,7 +45,7 @@ def test_show_prints_every_key_with_its_rule(clew: Clew) -> None:
     data = json.loads(clew("policy", "show", "--json")[1])
     labels = data.pop("metric_labels")
     assert AllowList.from_data(data) == default
-    assert {key for one in instruments.INSTRUMENTS.values() for key in one.labels} == set(labels)
+    assert {key for one in instruments.EVERY.values() for key in one.labels} == set(labels)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,13 @@ from clew import semconv
 DURATION: Final = "gen_ai.client.operation.duration"
 FIRST_CHUNK: Final = "gen_ai.client.operation.time_to_first_chunk"
 TOKEN_USAGE: Final = "gen_ai.client.token.usage"  # noqa: S105 - no secret
+INFERENCE_DURATION: Final = "gen_ai.client.inference.duration"
+INFERENCE_FIRST_CHUNK: Final = "gen_ai.client.inference.time_to_first_chunk"
+INFERENCE_INPUT: Final = "gen_ai.client.inference.operation.input_tokens"
+INFERENCE_OUTPUT: Final = "gen_ai.client.inference.operation.output_tokens"
+INFERENCE_USAGE: Final = "gen_ai.client.inference.usage."
+EMBEDDINGS_DURATION: Final = "gen_ai.client.embeddings.duration"
+EMBEDDINGS_INPUT: Final = "gen_ai.client.embeddings.operation.input_tokens"
 RUNS_STARTED: Final = "clew.runs.started"
 RUNS_ENDED: Final = "clew.runs.ended"
 RUNS_ACTIVE: Final = "clew.runs.active"
@@ -160,10 +167,51 @@ _ALL: Final = (
     ),
 )
 INSTRUMENTS: Final[Mapping[str, Instrument]] = {one.name: one for one in _ALL}
-"""Every instrument, by name."""
+"""Every instrument of the profile `current`, by name."""
+
+USAGE_PARTS: Final = {
+    "input_tokens": "Input tokens, cache reads and writes included",
+    "output_tokens": "Output tokens, reasoning included",
+    "cache_read.input_tokens": "Input tokens read from a cache",
+    "cache_write.input_tokens": "Input tokens written to a cache",
+    "reasoning.output_tokens": "Output tokens spent on reasoning",
+}
+"""What the counters below `INFERENCE_USAGE` count."""
+_NEW: Final = (
+    _histogram(
+        INFERENCE_DURATION, "s", "Duration of a generation", SECONDS, *_MODEL, semconv.ERROR_TYPE
+    ),
+    _histogram(INFERENCE_FIRST_CHUNK, "s", "Time until a stream's first chunk", SECONDS, *_MODEL),
+    _histogram(INFERENCE_INPUT, "{token}", "Input tokens of a generation", COUNTS, *_MODEL),
+    _histogram(INFERENCE_OUTPUT, "{token}", "Output tokens of a generation", COUNTS, *_MODEL),
+    *(
+        _counter(INFERENCE_USAGE + part, "{token}", said, *_MODEL, semconv.TOKEN_MODALITY)
+        for part, said in USAGE_PARTS.items()
+    ),
+    _histogram(
+        EMBEDDINGS_DURATION, "s", "Duration of an embeddings call", SECONDS, *_MODEL,
+        semconv.ERROR_TYPE,
+    ),
+    _histogram(EMBEDDINGS_INPUT, "{token}", "Input tokens of an embeddings call", COUNTS, *_MODEL),
+)  # fmt: skip
+_GONE: Final = (FIRST_CHUNK, TOKEN_USAGE)
+"""Names that release 0.1.0 of the GenAI conventions no longer has."""
+EVERY: Final[Mapping[str, Instrument]] = {**INSTRUMENTS, **{one.name: one for one in _NEW}}
+"""The instruments of all profiles, by name."""
 
 
-def create(meter: Any, callbacks: Mapping[str, Any]) -> dict[str, Any]:
+def of_profile(profile: str) -> tuple[Instrument, ...]:
+    """Return the instruments of a profile: `current`, or `v0.1.0` of the GenAI conventions.
+
+    https://github.com/open-telemetry/semantic-conventions-genai: inference and embeddings have
+    metrics of their own there, and tokens are counters by modality. Clew's own are in both.
+    """
+    if profile != "v0.1.0":
+        return _ALL
+    return (*(one for one in _ALL if one.name not in _GONE), *_NEW)
+
+
+def create(meter: Any, callbacks: Mapping[str, Any], profile: str = "current") -> dict[str, Any]:
     """Create the instruments on a meter.
 
     Histograms take their buckets as an advice, so that a view or the exporter's preferred
@@ -172,8 +220,9 @@ def create(meter: Any, callbacks: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         meter: an OpenTelemetry `Meter`.
         callbacks: what to ask for the value of each observable instrument, by name.
+        profile: which names the metrics of the GenAI conventions have.
     """
-    return {one.name: _create(meter, one, callbacks.get(one.name)) for one in _ALL}
+    return {one.name: _create(meter, one, callbacks.get(one.name)) for one in of_profile(profile)}
 
 
 def _create(meter: Any, one: Instrument, callback: Any) -> Any:

@@ -160,6 +160,7 @@ MEANINGS: Final = {
     semconv.RUN_TERMINATION_REASON: "closed_set",
     semconv.COST_STATUS: "closed_set",
     semconv.TOKEN_TYPE: "closed_set",
+    semconv.TOKEN_MODALITY: "closed_set",
     semconv.METRIC_TOKEN_TYPE: "closed_set",
     semconv.ATTEMPT_OUTCOME: "closed_set",
     semconv.DECISION_GATE: "closed_set",

@@ -13,6 +13,7 @@ from clew.facts import CALL_OPERATIONS, ROUND_OPERATIONS, RequestFacts, Response
 from clew.pipeline import instruments
 from clew.pipeline.labels import Labels, Words
 from clew.pipeline.late import LateCosts, Pending
+from clew.pipeline.profiles import CallNames, Names
 from clew.pricing import Cost
 from clew.rules import OTHER
 from clew.settings import Settings
@@ -64,7 +65,7 @@ class Facts:
         found = self._series.get((name, extra))
         if found is None:
             values = self.values if extra is None else {**self.values, extra[0]: extra[1]}
-            keys = instruments.INSTRUMENTS[name].labels
+            keys = instruments.EVERY[name].labels
             labels = {key: values[key] for key in keys if values.get(key) is not None}
             found = self._series[name, extra] = Series(name, labels)
         return found
@@ -91,6 +92,7 @@ class Measures:
 
     def __init__(self, settings: Settings) -> None:
         self.words = Words(settings)
+        self._names = Names(settings.metric_profile)
         self.instruments: dict[str, Any] | None = None
         """The instruments by name; None until they are made."""
         self.late: list[tuple[Pending, Facts]] = []
@@ -167,14 +169,15 @@ class Measures:
         values[semconv.ERROR_TYPE] = words.error(failure)
         values[semconv.STREAM_OUTCOME] = words.stream_outcome(outcome)
         facts = self._of(values)
-        self._record(max(0, spent_ns) / 1e9, facts.series(instruments.DURATION))
-        if first_chunk_s is not None:
-            self._record(max(0.0, first_chunk_s), facts.series(instruments.FIRST_CHUNK))
+        names = self._names.of(operation)
+        self._record(max(0, spent_ns) / 1e9, facts.series(names.duration))
+        if first_chunk_s is not None and names.first_chunk is not None:
+            self._record(max(0.0, first_chunk_s), facts.series(names.first_chunk))
         self._count_attempts(call, failure, facts)
         if operation == "count_tokens":
             return
         if response.usage is not None:
-            self._count_usage(response.usage, facts)
+            self._count_usage(response.usage, facts, names)
         elif operation in _USAGE_EXPECTED:
             self._add(1, facts.series(instruments.USAGE_ABSENT))
         if call.late is None:
@@ -251,14 +254,18 @@ class Measures:
         if call.counted and (call.grouped or failure is None):
             self._add(1, facts.series(instruments.ROUNDS))
 
-    def _count_usage(self, usage: Usage, facts: Facts) -> None:
+    def _count_usage(self, usage: Usage, facts: Facts, names: CallNames) -> None:
         for field, kind, histogram_kind in _TOKENS:
             tokens = getattr(usage, field)
             if tokens is None:
                 continue
             self._add(tokens, facts.series(instruments.TOKENS, kind))
-            if histogram_kind is not None:
-                self._record(tokens, facts.series(instruments.TOKEN_USAGE, histogram_kind))
+            if histogram_kind is not None and names.tokens is not None:
+                self._record(tokens, facts.series(names.tokens, histogram_kind))
+        for name, tokens in names.distributions(usage):
+            self._record(tokens, facts.series(name))
+        for name, modality, tokens in names.counts(usage):
+            self._add(tokens, facts.series(name, (semconv.TOKEN_MODALITY, modality)))
 
     def _count_cost(self, cost: Cost, facts: Facts) -> None:
         if cost.usd is not None:

@@ -174,7 +174,9 @@ class Metrics:
         """Create the instruments; in a forked child, once more."""
         self._last_turn = threading.Event()
         meter = self._meters.open(self._drain_for_reader)
-        self._measures.instruments = instruments.create(meter, _CALLBACKS)
+        self._measures.instruments = instruments.create(
+            meter, _CALLBACKS, self._runtime.settings.metric_profile
+        )
 
     def _drain_for_reader(self) -> None:
         """Drain before a collection.

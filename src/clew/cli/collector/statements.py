@@ -16,7 +16,7 @@ from clew import semconv
 from clew.allow_list import AllowList
 from clew.cli.collector.conditions import Condition, Grade, condition, matches
 from clew.pipeline.filter import SCHEMAS, VERBS
-from clew.pipeline.instruments import INSTRUMENTS
+from clew.pipeline.instruments import EVERY
 from clew.rules import OTHER, Identifier, Rule
 
 _WORD: Final = "[A-Za-z0-9_][A-Za-z0-9_.:/@+=~#-]{0,127}"
@@ -62,12 +62,12 @@ def metric_statements(allow_list: AllowList) -> list[list[str]]:
 
 def metric_names() -> list[str]:
     """Return the names of the metrics that pass: Clew's, under the names of each profile."""
-    return sorted({*INSTRUMENTS})
+    return sorted({*EVERY})
 
 
 def label_rules() -> dict[str, Rule]:
     """Return the rule for each label of Clew's metrics."""
-    labels = {label for one in INSTRUMENTS.values() for label in one.labels}
+    labels = {label for one in EVERY.values() for label in one.labels}
     return {key: semconv.RULES.get(key) or Identifier(128) for key in sorted(labels)}
 
 
