@@ -24,6 +24,8 @@ MOST_BYTES: Final = 64 * 1024 * 1024
 """Bytes of bodies that wait at the most."""
 _AT_ONCE: Final = 32
 _DELAY_S: Final = 0.25
+_PARTS: Final = 20
+"""Of the bytes that may stay, how small a part of new ones is worth a sweep."""
 
 
 class Recorder:
@@ -75,16 +77,15 @@ class Recorder:
     def submit(self, call: Call) -> None:
         """Queue a finished call."""
         size = call.size
+        worker = self._worker
         with self._lock:
             if self._held + size > self._most_bytes or self._closed:
                 self._overflowed += 1
                 return
-            self._held += size
-        before = self._worker.dropped
-        self._worker.submit(call)
-        if self._worker.dropped != before:
-            with self._lock:
-                self._held -= size
+            dropped = worker.dropped
+            worker.submit((call, size))
+            if worker.dropped == dropped:
+                self._held += size
 
     def flush(self, timeout: float) -> bool:
         """Write what was submitted until now; tell whether that was done in time."""
@@ -105,12 +106,12 @@ class Recorder:
 
     # --- on the writing thread -------------------------------------------------------------------
 
-    def export(self, batch: list[Call]) -> None:
-        """Write a batch of calls."""
+    def export(self, batch: list[tuple[Call, int]]) -> None:
+        """Write a batch of calls, each with the bytes that it was counted with."""
         built: list[tuple[PromptRow, PromptRecord | None]] = []
-        for call in batch:
+        for call, size in batch:
             with self._lock:
-                self._held -= call.size
+                self._held -= size
             try:
                 built.append(build(self._runtime, call, uuid.uuid4().hex))
             except Exception:
@@ -146,10 +147,14 @@ class Recorder:
                 return
 
     def _look_at_the_size(self) -> None:
-        """Have the records swept when this process alone has written more than may stay."""
+        """Have the records swept when this process has written more than may stay.
+
+        Not for each call: what cannot go, because of a legal hold, would be looked at every time.
+        """
         swept = self._sweeper.last
         before = 0 if swept is None else swept.kept_bytes
-        if before + self._bytes > self._runtime.settings.prompt_max_bytes:
+        most = self._runtime.settings.prompt_max_bytes
+        if before + self._bytes > most and self._bytes * _PARTS > most:
             self._bytes = 0
             self._sweeper.now()
 
@@ -174,7 +179,7 @@ class Recorder:
         """Say that what is not written in time is not kept either."""
         return False
 
-    def keep(self, batch: list[Call]) -> None:
+    def keep(self, batch: list[tuple[Call, int]]) -> None:
         """Count a batch as lost."""
         self.failed += len(batch)
 
