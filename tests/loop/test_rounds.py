@@ -328,6 +328,36 @@ async def test_a_task_that_is_cancelled_while_tools_work(kit: Kit):
     assert kit.ended["status"] == "cancelled"
 
 
+class Halt(BaseException):
+    """Stops everything, like an interrupt."""
+
+
+@pytest.mark.parametrize("mode", ["async"])
+async def test_what_stops_one_tool_stops_the_others(kit: Kit):
+    """Nothing goes on behind the caller's back."""
+    ended: list[str] = []
+    begun = asyncio.Event()
+
+    async def wait() -> str:
+        begun.set()
+        try:
+            await asyncio.sleep(30)
+        finally:
+            ended.append("wait")
+        return "never"
+
+    async def halt() -> str:
+        await begun.wait()
+        raise Halt
+
+    kit.script(Reply(tool_calls=(asks("wait"), asks("halt"))))
+    tools = [Tool.of(wait, effect="read_only"), Tool.of(halt, effect="read_only")]
+    with pytest.raises(Halt):
+        await kit.loop(*tools).arun("Hello?")
+    assert ended == ["wait"]
+    assert kit.ended["status"] == "failed"
+
+
 @pytest.mark.parametrize("mode", ["sync"])
 def test_an_interrupt_passes(kit: Kit):
     """What stops the whole program is not caught; the run has ended as cancelled."""

@@ -247,6 +247,20 @@ async def test_the_hook_is_called_before_every_execution(kit: Kit):
     assert "SECRET" not in repr(result.messages)
 
 
+async def test_the_hook_cannot_change_what_was_admitted(kit: Kit):
+    """It gets arguments of its own, as the tool does."""
+    seen: list[Any] = []
+    tool = Tool(name="act", function=lambda what: seen.append(what) or "x", effect="read_only")
+    kit.script(Reply(tool_calls=(asks("act", {"what": ["a"]}),)), DONE)
+
+    def change(execution: Execution) -> None:
+        execution.arguments["what"].append("b")
+
+    result = await kit.run(kit.loop(tool, loop={"before_tool": change}))
+    assert seen == [["a"]]
+    assert result.messages[1].tool_calls[0].arguments == {"what": ["a"]}
+
+
 @pytest.mark.parametrize("arguments", ["[1]", "not json", '"text"', "null"])
 async def test_arguments_that_are_no_object_are_not_used(kit: Kit, arguments: str):
     """The tool is not executed, and the model is told so."""

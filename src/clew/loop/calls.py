@@ -159,8 +159,8 @@ class _Call:
         self.begun = time.perf_counter()
 
     def invoke(self) -> Any:
-        """Call the function; it may take its arguments apart."""
-        return self.tool.function(**deepcopy(self.execution.arguments))
+        """Call the function with what was admitted; it may take its arguments apart."""
+        return self.tool.function(**deepcopy(self.planned.arguments or {}))
 
     def ended(self) -> None:
         """Tell that the tool has come to an end by itself."""
