@@ -156,22 +156,39 @@ def erase(
 def _matching(
     connection: sqlite3.Connection, wanted: Wanted
 ) -> list[tuple[bytes, str, str | None]]:
-    trace_id = None if wanted.run_id is None else bytes.fromhex(wanted.run_id.replace("-", ""))
+    values = {
+        "run": wanted.run_id,
+        "trace": None if wanted.run_id is None else _trace_of(wanted.run_id),
+        "tenant": wanted.tenant,
+        "before": wanted.before_ns,
+        "actor": wanted.actor,
+        "key": f'$."{semconv.ACTOR}"',
+    }
     rows = connection.execute(
         "SELECT trace_id, tenant FROM runs WHERE (:trace IS NULL OR trace_id = :trace)"
         " AND (:tenant IS NULL OR tenant = :tenant) AND (:before IS NULL OR start_ns < :before)"
         " AND (:actor IS NULL OR EXISTS (SELECT 1 FROM spans s WHERE s.trace_id = runs.trace_id"
         " AND s.type = 'run' AND json_extract(s.attributes, :key) = :actor))"
         " ORDER BY start_ns, trace_id",
-        {
-            "trace": trace_id,
-            "tenant": wanted.tenant,
-            "before": wanted.before_ns,
-            "actor": wanted.actor,
-            "key": f'$."{semconv.ACTOR}"',
-        },
+        values,
     )
-    return [(found, run_id_of(found.hex()), tenant) for found, tenant in rows.fetchall()]
+    found = {run_id_of(trace_id.hex()): (trace_id, tenant) for trace_id, tenant in rows.fetchall()}
+    # Calls are recorded wherever the spans of their run go.
+    rows = connection.execute(
+        "SELECT run_id, max(tenant) FROM prompt_requests WHERE run_id IS NOT NULL"
+        " AND (:run IS NULL OR run_id = :run) AND (:tenant IS NULL OR tenant = :tenant)"
+        " AND (:actor IS NULL OR actor = :actor)"
+        " GROUP BY run_id HAVING :before IS NULL OR min(start_ns) < :before"
+        " ORDER BY min(start_ns), run_id",
+        values,
+    )
+    for run_id, tenant in rows.fetchall():
+        found.setdefault(run_id, (_trace_of(run_id), tenant))
+    return [(trace_id, run_id, tenant) for run_id, (trace_id, tenant) in found.items()]
+
+
+def _trace_of(run_id: str) -> bytes:
+    return bytes.fromhex(run_id.replace("-", ""))
 
 
 def _described(
