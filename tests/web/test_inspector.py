@@ -30,6 +30,7 @@ from clew.store.prompt_records import (
 )
 from clew.web import parts, prompt_words
 from clew.web.guard import HEADERS
+from clew.web.inspector import INDEX_LIMIT
 from clew.web.server import Running, start
 
 Call = tuple[PromptRow, PromptRecord | None]
@@ -77,7 +78,7 @@ def words(page: str) -> str:
 def index(page: str) -> list[str]:
     """Request ids of the index column, top to bottom."""
     column = page.split('<nav class="index"')[1].split("</nav>", maxsplit=1)[0]
-    return re.findall(r'<a href="/prompts/([0-9a-f]{32})', column)
+    return re.findall(r'<a href="/prompts/([0-9a-f]{32})[^/]', column)
 
 
 # --- what it opens over ---------------------------------------------------------------------------
@@ -210,6 +211,24 @@ def test_the_index_tells_calls_apart(shop: Shop) -> None:
     assert "0 messages 0 tools" in column
     assert "~1.3k system 3 messages 3 tools" in column
     assert "rate_limit_exceeded" in column
+
+
+def test_older_calls_are_a_page_away(shop: Shop) -> None:
+    """An index that is full leads to the calls before; each entry can be compared with this one."""
+    made = [calls.call() for _ in range(INDEX_LIMIT + 2)]
+    shop.save(*made)
+    page = shop.http.get("/prompts", params={"run": calls.RUN}).text
+    assert INDEX_LIMIT == len(index(page))
+    newest = made[-1][0].request_id
+    assert f'href="/prompts/{made[-2][0].request_id}/diff/{newest}"' in page
+    (more,) = re.findall(r'<a href="([^"]+)" rel="next">Older calls', page)
+    page = shop.http.get(more.replace("&amp;", "&")).text
+    assert [made[1][0].request_id, made[0][0].request_id] == index(page)
+    assert f"clew prompt show {made[1][0].request_id[:8]}" in page
+    assert "Older calls" not in page
+    assert 400 == shop.http.get("/prompts?after=nonsense").status_code
+    moved = shop.http.get("/prompts", params={"request": "../x?y"})
+    assert "/prompts/..%2Fx%3Fy" == moved.headers["location"]
 
 
 # --- reading column -------------------------------------------------------------------------------

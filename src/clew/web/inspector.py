@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from msgspec import Struct
 from starlette.requests import Request
@@ -24,6 +24,7 @@ from clew.store.prompt_index import PromptReader
 from clew.store.prompt_records import (
     AmbiguousRecordError,
     PromptFilter,
+    PromptPage,
     PromptRecord,
     PromptRow,
     RecordNotFoundError,
@@ -106,16 +107,17 @@ class Inspector:
         if wants_json(request):
             return self._list(request)
         over = over_of(request)
-        rows = self._rows(over, scope_of(request))
         if asked := request.query_params.get("request"):
-            return RedirectResponse(f"/prompts/{asked}{over.query}", 303)
-        if rows:
-            return self._shown(request, rows[0], over, rows)
+            return RedirectResponse(f"/prompts/{quote(asked, safe='')}{over.query}", 303)
+        after = request.query_params.get("after") or None
+        found = self._index(over, scope_of(request), after=after)
+        if found.records:
+            return self._shown(request, found.records[0], over, found)
         return self._views.page(
             "prompts_none.html",
             over=over,
             capturing=self._capturing(),
-            any=bool(self._rows(Over(asked={}, filter=PromptFilter()), scope_of(request), 1)),
+            any=bool(self._index(_over({}), scope_of(request), 1).records),
             twin=f"/api/prompts{over.query}",
         )
 
@@ -127,17 +129,18 @@ class Inspector:
         return self._shown(request, row, over, None)
 
     def _shown(
-        self, request: Request, row: PromptRow, over: Over, rows: Sequence[PromptRow] | None
+        self, request: Request, row: PromptRow, over: Over, index: PromptPage | None
     ) -> Response:
         record = self._record(request, row)
         if wants_json(request):
             return json_response(record_form(row, record))
-        if rows is None:
-            rows = self._rows(over, scope_of(request))
+        index = index or self._index(over, scope_of(request))
+        rows = index.records
         if all(each.request_id != row.request_id for each in rows):
             rows = (row, *rows)
         place = next(n for n, each in enumerate(rows) if each.request_id == row.request_id)
         short = self._reader.short_id(row)
+        more = f"/prompts?{urlencode({**over.asked, 'after': index.next})}" if index.next else None
         return self._views.page(
             "inspector.html",
             row=row,
@@ -146,8 +149,7 @@ class Inspector:
             rows=rows,
             over=over,
             before=_before(rows, place),
-            newer=rows[place - 1] if place else None,
-            older=rows[place + 1] if place + 1 < len(rows) else None,
+            more=more,
             capturing=self._capturing(),
             short=short,
             command=f"clew prompt show {short}",
@@ -198,8 +200,10 @@ class Inspector:
 
     # --- reading --------------------------------------------------------------------------------
 
-    def _rows(self, over: Over, scope: Scope, limit: int = INDEX_LIMIT) -> tuple[PromptRow, ...]:
-        return self._reader.records(over.filter, Page(limit=limit), scope).records
+    def _index(
+        self, over: Over, scope: Scope, limit: int = INDEX_LIMIT, after: str | None = None
+    ) -> PromptPage:
+        return self._reader.records(over.filter, Page(limit=limit, after=after), scope)
 
     def _find(self, request: Request, name: str) -> PromptRow:
         try:

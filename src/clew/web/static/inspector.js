@@ -92,10 +92,7 @@
 
   // Keys: the next and the previous call, block after block.
   const plain = (event) => !(event.ctrlKey || event.metaKey || event.altKey || event.shiftKey);
-  const links = [...document.querySelectorAll("#index a[aria-current], #index li a")];
-  const calls = [...new Set(links)].sort((a, b) =>
-    a.compareDocumentPosition(b) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1,
-  );
+  const calls = [...document.querySelectorAll("#index li > a:not(.against)")];
   const here = calls.findIndex((each) => each.getAttribute("aria-current"));
 
   function part(step) {
