@@ -263,6 +263,7 @@ DECISION_DATA_CLASS: Final = "clew.decision.data_class"
 DECISION_RELEASED: Final = "clew.decision.released_chars"
 
 PRIVACY_DROPPED: Final = "clew.privacy.dropped"
+BACKFILLED: Final = "clew.backfilled"
 
 # --- Labels of metrics that are no span attributes ---------------------------------------------
 TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105 - no secret
@@ -459,6 +460,7 @@ RULES: Final[dict[str, Rule]] = {
     DECISION_DATA_CLASS: _name,
     DECISION_RELEASED: _count,
     PRIVACY_DROPPED: _count,
+    BACKFILLED: _flag,
     **_totals(),
     **_context(),
 }

@@ -23,17 +23,29 @@ _SPANS_AT_ONCE = 2000
 
 def import_(
     file: Annotated[
-        Path, typer.Argument(help="One OTLP JSON document, or one on each line.", metavar="FILE")
-    ],
+        Path | None,
+        typer.Argument(help="One OTLP JSON document, or one on each line.", metavar="[FILE]"),
+    ] = None,
+    records: Annotated[
+        bool,
+        typer.Option(
+            "--records", help="Make spans of recorded model calls whose run has none of them."
+        ),
+    ] = False,
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder of the store. [default: CLEW_DATA_DIR]")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Store the spans of an OTLP JSON file.
+    """Store the spans of an OTLP JSON file, or of what was recorded.
 
     Spans that are there already change nothing, so a file may be imported again.
     """
+    if records == (file is not None):
+        raise typer.BadParameter("give a FILE, or --records: one of the two")
+    if file is None:
+        _import_records(data_dir, json=json)
+        return
     sent = gathered(batches(file))
     first = next(sent)  # a file that cannot be read leaves no empty store behind
     writer = Writer(store_path(data_dir))
@@ -52,6 +64,63 @@ def import_(
     finally:
         writer.close()
     _report(total, rejected, [run_id_of(each) for each in runs], writer.path, json=json)
+
+
+def _import_records(data_dir: Path | None, *, json: bool) -> None:
+    """Make spans of the recorded calls of the data folder, where they have none."""
+    from clew.store.backfill import span_of
+    from clew.store.prompt_index import PromptReader
+    from clew.store.prompt_records import EVERYTHING, PromptFilter
+
+    path = store_path(data_dir)
+    known: dict[str, frozenset[str]] = {}
+    spans: list[SpanRecord] = []
+    there = unknown = 0
+    reader = PromptReader(path.parent)
+    try:
+        for row in reader.every(PromptFilter(), EVERYTHING):
+            span = span_of(row)
+            if span is None:
+                unknown += 1
+                continue
+            if span.trace_id not in known:
+                run = reader.run(span.trace_id)
+                known[span.trace_id] = (
+                    frozenset(e.span_id for e in run.spans) if run else frozenset()
+                )
+            if span.span_id in known[span.trace_id]:
+                there += 1
+            else:
+                spans.append(span)
+    finally:
+        reader.close()
+    total = WriteResult()
+    writer = Writer(path)
+    try:
+        for at in range(0, len(spans), _SPANS_AT_ONCE):
+            total = _sum(total, writer.write(tuple(spans[at : at + _SPANS_AT_ONCE])))
+    finally:
+        writer.close()
+    runs = list(dict.fromkeys(run_id_of(each.trace_id) for each in spans))
+    if json:
+        counts = {"stored": total.stored, "there_already": there, "without_a_run": unknown}
+        print_json({**counts, "runs": runs})
+        return
+    say(f"made {total.stored} spans of records, in {len(runs)} runs, marked clew.backfilled")
+    for number, what in (
+        (there, "records have their span already"),
+        (unknown, "records belong to no known run and stay what they are"),
+    ):
+        if number:
+            say(f"{number} {what}")
+    _print_runs(runs)
+
+
+def _print_runs(runs: list[str]) -> None:
+    for run_id in runs[:_MOST_RUNS]:
+        print(run_id)
+    if len(runs) > _MOST_RUNS:
+        say(f"and {len(runs) - _MOST_RUNS} more: `clew runs` lists them")
 
 
 def gathered(sent: Iterator[Batch]) -> Iterator[Batch]:
@@ -107,7 +176,4 @@ def _report(total: WriteResult, rejected: int, runs: list[str], path: Path, *, j
     ):
         if number:
             say(f"{number} spans {what}")
-    for run_id in runs[:_MOST_RUNS]:
-        print(run_id)
-    if len(runs) > _MOST_RUNS:
-        say(f"and {len(runs) - _MOST_RUNS} more: `clew runs` lists them")
+    _print_runs(runs)

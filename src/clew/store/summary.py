@@ -75,6 +75,8 @@ class RunFold(Struct, kw_only=True):
     segment_ids: list[str] = []
     sealed_ids: list[str] = []
     spans: int = 0
+    backfilled: int = 0
+    """Spans that were made of records: they say nothing of how the run went on."""
     errors: int = 0
     counts: dict[str, int] = {}
     tokens: dict[str, int] = {}
@@ -90,6 +92,7 @@ class RunFold(Struct, kw_only=True):
         """Take one more span into account."""
         attributes = span.attributes
         self.spans += 1
+        self.backfilled += attributes.get(semconv.BACKFILLED) is True
         self.is_run = self.is_run or semconv.RUN_ID in attributes or span.type != "foreign"
         if self.start_ns is None or span.start_ns < self.start_ns:
             self.start_ns = span.start_ns
@@ -152,7 +155,7 @@ class RunFold(Struct, kw_only=True):
         )
 
     def _is_running(self) -> bool:
-        if not self.is_run:
+        if not self.is_run or self.backfilled == self.spans:
             return False
         return self.ending is None or self.last_segment > self.ending.segment
 
