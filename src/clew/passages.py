@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import msgspec
 
-from clew.errors import ApprovalRequired, ClewError
+from clew._guard import guard, record_failure
+from clew.errors import ApprovalRequired, ClewError, PolicyDenied
 from clew.exchange import Exchange, LogicalCall, Target, current_call, is_covered
 from clew.facts import CALL_OPERATIONS, ROUND_OPERATIONS, RequestFacts
 from clew.governing import (
@@ -93,6 +94,23 @@ def _prepare(
     return proposal, facts, gates, run
 
 
+def _unprepared(runtime: Runtime, body: bytes | None) -> Passage:
+    """Say how a call passes that could not be described to the gates, for a fault of ours.
+
+    It is as if each gate had crashed: a mandatory one denies.
+    """
+    record_failure("describe a call to the gates")
+    gates = list(governor_of(runtime).gates)
+    with guard("find the gates of a run"):
+        run = here()
+        gates += run.terms.added() if run is not None else ()
+    for gate in gates:
+        if gate.mandatory and not gate.kinds.isdisjoint(_MODEL_KINDS):
+            _raise(PolicyDenied(gate.name, "gate_error"))
+    proposal = Proposal(kind="model_call", number=next(NUMBERS))
+    return Passage(Result(proposal), RequestFacts(), body, None)
+
+
 def governs(target: Target, method: str) -> bool:
     """Tell whether the gates are asked about a request.
 
@@ -122,7 +140,10 @@ def before_send(
     known = _again(current_call(), body)
     if known is not None:
         return known
-    proposal, facts, gates, run = _prepare(runtime, target, body)
+    try:
+        proposal, facts, gates, run = _prepare(runtime, target, body)
+    except Exception:
+        return _unprepared(runtime, body)
     result = governor_of(runtime).ask(proposal, gates, _MODEL_KINDS, redact=redact)
     return _passed(result, facts, body, run)
 
@@ -134,7 +155,10 @@ async def abefore_send(
     known = _again(current_call(), body)
     if known is not None:
         return known
-    proposal, facts, gates, run = _prepare(runtime, target, body)
+    try:
+        proposal, facts, gates, run = _prepare(runtime, target, body)
+    except Exception:
+        return _unprepared(runtime, body)
     result = await governor_of(runtime).aask(proposal, gates, _MODEL_KINDS, redact=redact)
     return _passed(result, facts, body, run)
 
@@ -167,7 +191,10 @@ def before_call(
         PolicyDenied: a gate denies it.
         ApprovalRequired: a gate wants an approval first.
     """
-    proposal, gates, run = _prepared(runtime, target, facts, arguments)
+    try:
+        proposal, gates, run = _prepared(runtime, target, facts, arguments)
+    except Exception:
+        return _unprepared(runtime, arguments)
     result = governor_of(runtime).ask(proposal, gates, _MODEL_KINDS, redact=False)
     if result.error is not None:
         _raise(result.error)
@@ -178,7 +205,10 @@ async def abefore_call(
     runtime: Runtime, target: Target, facts: RequestFacts, arguments: bytes | None
 ) -> Passage:
     """Do what `before_call` does, in asynchronous code."""
-    proposal, gates, run = _prepared(runtime, target, facts, arguments)
+    try:
+        proposal, gates, run = _prepared(runtime, target, facts, arguments)
+    except Exception:
+        return _unprepared(runtime, arguments)
     result = await governor_of(runtime).aask(proposal, gates, _MODEL_KINDS, redact=False)
     if result.error is not None:
         _raise(result.error)
@@ -223,16 +253,17 @@ def holds(runtime: Runtime, passage: Passage) -> bool:
 
 
 def window_of(
-    runtime: Runtime, passage: Passage, begun: Exchange, content_type: str
+    runtime: Runtime, passage: Passage, begun: Exchange | None, content_type: str
 ) -> Window | None:
     """Return what looks at an answer as it comes.
 
     None where no gate wants to. None, too, where one that is enforced has to see the answer as a
     whole, or where the events of the wire format are not known: it is then to be held back whole.
+    So it is where the exchange could not be begun, by a fault of ours.
     """
     governor = governor_of(runtime)
     gates = governor.gates_for(passage.run, _OUTPUT_KINDS)
-    if not gates:
+    if not gates or begun is None:
         return None
     from clew import windows
     from clew.content.frames import framing

@@ -15,6 +15,7 @@ from governed import DENY, KITS, MARK, Kit, Saying, decisions
 
 import clew
 from clew.errors import ApprovalRequired, ConfigurationError, PolicyDenied
+from clew.gates.guardrail import OutputGuardrail
 from clew.providers import ChatRequest, Message, provider
 from clew.providers.fallback import FallbackProvider
 from clew.testing import CaptureExporter, Reply, ScriptedProvider
@@ -476,3 +477,23 @@ async def test_a_chain_does_not_fall_back_from_a_denial(
     with chain, pytest.raises(PolicyDenied):
         chain.chat(request)
     assert (len(gate.asked), server.requests) == (1, [])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_fault_of_telemetry_drops_no_gate(
+    govern: Govern,
+    kit: Kit,
+    server: ScriptedProvider,
+    monkeypatch: pytest.MonkeyPatch,
+    stream: bool,
+) -> None:
+    """Where the round cannot be begun, the answer is looked at all the same, held back as a whole."""
+    monkeypatch.setattr("clew.exchange.begin", lambda *_, **__: 1 / 0)
+    said: list[Verdict | None] = [DENY]
+    exported = govern(OutputGuardrail(lambda _: said[0]), faults={"look at a request"})
+    with pytest.raises(PolicyDenied), clew.run("triage"):
+        await kit.text(stream=stream)
+    (found,) = decisions(exported)
+    assert (found["gate"], found["outcome"]) == ("guardrail_output", "deny")
+    said[0] = None
+    assert await kit.text(stream=stream) == f"{MARK} answer"

@@ -252,23 +252,26 @@ async def _request(
     begun = _begin(runtime, looked, kwargs, passage)
     if passage is not None:
         passages.after_begin(runtime, passage, begun)
-    if begun is None:
-        return await wrapped(*args, **kwargs)
-    token = context.attach(begun.context())
-    try:
+    if begun is None:  # of a fault of ours: the gates look at the answer all the same
         response = await wrapped(*args, **kwargs)
-    except BaseException as error:
-        _raised(begun, error)
-        raise
-    finally:
-        context.detach(token)
-    _respond(begun, instance, kwargs, response)
+    else:
+        token = context.attach(begun.context())
+        try:
+            response = await wrapped(*args, **kwargs)
+        except BaseException as error:
+            _raised(begun, error)
+            raise
+        finally:
+            context.detach(token)
+        _respond(begun, instance, kwargs, response)
     if passage is not None and response.status < 400:
         await _look_at(runtime, passage, begun, response)
     return response
 
 
-async def _look_at(runtime: Runtime, passage: Passage, begun: Exchange, response: Any) -> None:
+async def _look_at(
+    runtime: Runtime, passage: Passage, begun: Exchange | None, response: Any
+) -> None:
     """Ask the gates about an answer: it is held back as a whole, and is not asked for again."""
     content_type = exchange.content_type_of(response.headers)
     window = passages.window_of(runtime, passage, begun, content_type)

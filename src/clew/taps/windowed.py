@@ -202,10 +202,10 @@ _W = TypeVar("_W", SyncWindowed, AsyncWindowed)
 
 
 def opened(
-    runtime: Runtime, passage: Passage, begun: Exchange, response: Any, kind: type[_W]
+    runtime: Runtime, passage: Passage, begun: Exchange | None, response: Any, kind: type[_W]
 ) -> _W | None:
     """Put a window in front of a streamed answer; None where none is wanted, or possible."""
-    if hasattr(response, "_content"):
+    if begun is None or hasattr(response, "_content"):
         return None
     try:
         headers = response.headers
