@@ -353,7 +353,7 @@ async def test_what_stops_one_tool_stops_the_others(kit: Kit):
     kit.script(Reply(tool_calls=(asks("wait"), asks("halt"))))
     tools = [Tool.of(wait, effect="read_only"), Tool.of(halt, effect="read_only")]
     with pytest.raises(Halt):
-        await kit.loop(*tools).arun("Hello?")
+        await asyncio.wait_for(kit.loop(*tools).arun("Hello?"), 15)
     assert ended == ["wait"]
     assert kit.ended["status"] == "failed"
 
