@@ -18,7 +18,7 @@ from clew._guard import guard, record_failure
 from clew.decisions import Decision
 from clew.errors import ApprovalRequired, AuditError, ClewError, PolicyDenied
 from clew.pipeline.runtime import Runtime
-from clew.proposals import here, of_tool
+from clew.proposals import NUMBERS, here, of_tool
 from clew.rounds import Round, RoundRecord
 from clew.rules import OTHER, Identifier
 from clew.runs import Run
@@ -225,9 +225,21 @@ class Governor:
     def of_tool(
         self, call: PendingCall, turn: tuple[PendingCall, ...], *, executing: bool
     ) -> tuple[Proposal, list[Gate]]:
-        """Return the proposal of a tool call, and whom to ask about it."""
-        run = here()
-        return of_tool(run, call, turn, executing=executing), self.gates_for(run, TOOL_KINDS)
+        """Return the proposal of a tool call, and whom to ask about it.
+
+        Where a fault of ours is in the way, it is as if each gate had crashed.
+        """
+        gates: list[Gate] = list(self.gates)
+        try:
+            run = here()
+            gates = self.gates_for(run, TOOL_KINDS)
+            return of_tool(run, call, turn, executing=executing), gates
+        except Exception:
+            record_failure("describe a tool call to the gates")
+        for gate in gates:
+            if gate.mandatory and not gate.kinds.isdisjoint(TOOL_KINDS):
+                raise PolicyDenied(gate.name, "gate_error")
+        return Proposal(kind="tool_call", number=next(NUMBERS), tool=call.name), []
 
     def admit_tool(
         self, name: str, call_id: str | None, effect: str | None, arguments: bytes | None

@@ -271,9 +271,14 @@ class Node:
         self, journal: Journaling, kind: Literal["tool", "decision"], facts: Mapping[str, Any]
     ) -> bool:
         """Write what is about to happen to the journal; return whether it is there."""
-        ids = self.span.get_span_context()
-        segment_id = self.agent.segment.id if self.agent is not None else None
-        return journal.write(kind, (ids.trace_id, ids.span_id), segment_id, self.seq or None, facts)
+        try:
+            ids = self.span.get_span_context()
+            at = (ids.trace_id, ids.span_id)
+            segment_id = self.agent.segment.id if self.agent is not None else None
+            return journal.write(kind, at, segment_id, self.seq or None, facts)
+        except Exception:  # what cannot be written down is not written down
+            record_failure("write the journal")
+            return False
 
     def _claim(self) -> bool:
         """Return True to the one caller that may finish this node."""

@@ -187,8 +187,8 @@ class StreamTap:
             return
         self.done = True
         exchange = self._exchange
-        exchange.runtime.unwatch(self)
         with guard("finish a stream"):
+            exchange.runtime.unwatch(self)
             first = (self.first_ns - exchange.started) / 1e9 if self.first_ns else None
             ending = Ending(
                 response=self._facts() if facts is None else facts,

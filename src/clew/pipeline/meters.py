@@ -261,8 +261,10 @@ class OwnMeters:
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval_s):
-            self._collect()
-        self._finish()
+            with guard("collect metrics"):
+                self._collect()
+        with guard("collect metrics"):
+            self._finish()
 
     def _collect(self) -> None:
         if self._drain is not None:
@@ -272,7 +274,8 @@ class OwnMeters:
                 reader.collect(_COLLECT_MS)
 
     def _finish(self) -> None:
-        self._collect()
+        with guard("collect metrics"):
+            self._collect()
         with guard("shut the meter provider down"):
             left = max(_NO_TIME, self._deadline - time.monotonic())
             self._provider.shutdown(left * 1000)

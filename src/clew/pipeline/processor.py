@@ -97,7 +97,8 @@ class RootProcessor(SpanProcessor):
             record_failure("queue a span")
         finally:
             if segment is not None:  # after it was queued: the seal counts what has ended
-                segment.ended(segment.foreign.pop(ids.span_id, 0))
+                with guard("count a span"):
+                    segment.ended(segment.foreign.pop(ids.span_id, 0))
 
     def ended(self, span: LightSpan) -> None:
         """Queue a finished light span: it is ours, and it is sampled."""

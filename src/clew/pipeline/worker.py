@@ -17,9 +17,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
-from clew._guard import guard
+from clew._guard import guard, record_failure
 
 THREAD_NAME = "clew-export"
+_AFTER_FAULT_S = 0.1
+"""Seconds that the export thread waits after a turn that failed."""
 
 
 class Exporting(Protocol):
@@ -90,6 +92,7 @@ class Worker:
         self._wake = threading.Lock()
         self._wake.acquire()
         self._flushes: deque[threading.Event] = deque()
+        self._last_export = 0.0
         self._in_hand = 0
         """Spans in the middle of being exported."""
         self._stopping = False
@@ -230,26 +233,40 @@ class Worker:
     # --- on the export thread --------------------------------------------------------------------
 
     def _run(self) -> None:
-        last_export = time.monotonic()
+        """Turn until it is time to stop; a turn that fails does not end the thread."""
+        self._last_export = time.monotonic()
         while True:
-            self._wake.acquire(timeout=self._patience(last_export))
-            flushes = [self._flushes.popleft() for _ in range(len(self._flushes))]
+            try:
+                if not self._turn():
+                    return
+            except Exception:
+                record_failure("turn the export thread")
+                if self._stopping:
+                    return
+                time.sleep(_AFTER_FAULT_S)
+
+    def _turn(self) -> bool:
+        """Wait, do what is due, and tell whether to go on."""
+        self._wake.acquire(timeout=self._patience(self._last_export))
+        flushes = [self._flushes.popleft() for _ in range(len(self._flushes))]
+        try:
             self._run_due()
             stopping = self._stopping
-            due = self._now or time.monotonic() - last_export >= self._delay
+            due = self._now or time.monotonic() - self._last_export >= self._delay
             if flushes or stopping or due or len(self._queue) >= self._batch_size:
                 self._now = False
                 self._drain()
-                last_export = time.monotonic()
+                self._last_export = time.monotonic()
             self._do(self.chores)
+        finally:
             for done in flushes:
                 done.set()
-            if stopping:
-                self._run_due(everything=True)
-                self._do(self.chores)
-                self._do(self.last_chores)
-                self._drain()
-                return
+        if stopping:
+            self._run_due(everything=True)
+            self._do(self.chores)
+            self._do(self.last_chores)
+            self._drain()
+        return not stopping
 
     def _patience(self, last_export: float) -> float:
         now = time.monotonic()
