@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -19,8 +19,10 @@ from clew._guard import record_failure
 from clew.facts import ResponseFacts
 from clew.pipeline.runtime import Recorder, Runtime
 from clew.rules import CapturedText
-from clew.store.prompt_records import Attempt
 from clew.typing import StreamReader
+
+if TYPE_CHECKING:
+    from clew.store.prompt_records import Attempt
 
 _MOST_BYTES = 16 * 1024 * 1024
 """Bytes of a body that are kept; of a larger one there is no content."""
@@ -185,6 +187,8 @@ class CapturedCall:
 
     def attempts(self) -> tuple[Attempt, ...]:
         """Return the attempts of a call that has ended."""
+        from clew.store.prompt_records import Attempt
+
         ending = self.round.ending
         last = (
             self._number, self._began, self._ended, ending.status, self.failure, self.request_bytes,
