@@ -20,6 +20,9 @@ from typing import Any, Protocol, runtime_checkable
 from clew._guard import guard, record_failure
 
 THREAD_NAME = "clew-export"
+_HASTE_S = 0.05
+"""Seconds that what is to be exported at once waits, where other such spans have just come: each
+waking of the thread costs the caller more than its span."""
 _AFTER_FAULT_S = 0.1
 """Seconds that the export thread waits after a turn that failed."""
 
@@ -97,6 +100,8 @@ class Worker:
         """Spans in the middle of being exported."""
         self._stopping = False
         self._now = False
+        self._hasty = False
+        """Whether the thread looks again within `_HASTE_S`, without being woken."""
         self._thread: threading.Thread | None = None
         self._start_lock = threading.Lock()
         if hasattr(os, "register_at_fork"):
@@ -106,7 +111,7 @@ class Worker:
     # --- from any thread, never blocking -----------------------------------------------------
 
     def submit(self, span: Any, *, important: bool = False, now: bool = False) -> None:
-        """Queue a finished span; `now` wakes the thread at once."""
+        """Queue a finished span; `now` wakes the thread at once, but not for each of many."""
         waiting = len(self._queue)
         if waiting >= self._queue_size and not (important and waiting < 2 * self._queue_size):
             self.dropped += 1
@@ -114,7 +119,8 @@ class Worker:
         self._queue.append(span)
         if now:
             self._now = True
-            self.wake()
+            if not self._hasty:
+                self.wake()
         elif waiting + 1 >= self._batch_size:
             self.wake()
         if self._thread is None:
@@ -248,6 +254,7 @@ class Worker:
     def _turn(self) -> bool:
         """Wait, do what is due, and tell whether to go on."""
         self._wake.acquire(timeout=self._patience(self._last_export))
+        self._hasty = self._now
         flushes = [self._flushes.popleft() for _ in range(len(self._flushes))]
         try:
             self._run_due()
@@ -271,6 +278,10 @@ class Worker:
     def _patience(self, last_export: float) -> float:
         now = time.monotonic()
         wait = min(1.0, self._delay)
+        if self._hasty:
+            wait = min(wait, _HASTE_S)
+        if self._now:  # set by somebody who has just relied on the thread's haste
+            wait = 0.0
         if self._queue:
             wait = min(wait, last_export + self._delay - now)
         with self._timer_lock:
