@@ -18,9 +18,20 @@ configured are enforced. None of them carries content.
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 
 class ClewError(Exception):
-    """Base of every error that Clew raises on purpose."""
+    """Base of every error that Clew raises on purpose. It can be sent to another process."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self)._again, (self.args, self.__dict__)
+
+    @classmethod
+    def _again(cls, args: tuple[Any, ...], state: dict[str, Any]) -> Self:
+        error = cls.__new__(cls, *args)
+        error.__dict__.update(state)
+        return error
 
 
 class ConfigurationError(ClewError, ValueError):
@@ -71,9 +82,6 @@ class PolicyDenied(ClewError):  # noqa: N818 - a verdict, not a fault
         self.decision_id = decision_id
         """`clew.decision.id` of the decision; empty where none was recorded."""
 
-    def __reduce__(self) -> tuple[type[PolicyDenied], tuple[str, str, str]]:
-        return type(self), (self.gate, self.reason, self.decision_id)
-
 
 class ApprovalRequired(ClewError):  # noqa: N818
     """A gate wants an approval before a model call or a tool call; it did not happen."""
@@ -100,11 +108,23 @@ class ApprovalRequired(ClewError):  # noqa: N818
         """What `clew.resume` continues the run with; None outside a run."""
 
 
+_REFUSED = {
+    "unknown": "none has this id, or several begin with it",
+    "not_pending": "somebody has decided on it",
+    "not_permitted": "the right to approve is missing",
+    "four_eyes": "the run acts for the same person, or nobody knows for whom: another one has to",
+    "digest_mismatch": "the calls that wait are not those that were looked at",
+    "cannot_execute": "whoever approves could not execute the calls",
+}
+
+
 class ApprovalRefused(ClewError):  # noqa: N818
     """An approval, or its denial, was not accepted; nothing has changed."""
 
     def __init__(self, approval_id: str, reason: str) -> None:
-        super().__init__(f"the approval {approval_id} cannot be decided so: {reason}")
+        words = _REFUSED.get(reason)
+        more = "" if words is None else f" ({words})"
+        super().__init__(f"the approval {approval_id} cannot be decided so: {reason}{more}")
         self.approval_id = approval_id
         self.reason = reason
         """A code: `unknown`, `not_pending`, `not_permitted`, `four_eyes`, `digest_mismatch`
