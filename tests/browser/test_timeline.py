@@ -372,3 +372,22 @@ def test_denials_are_marked_beside_the_scroll_bar(page: Any, long: sample_runs.S
     ).raise_for_status()
     open_run(page, short)
     assert page.locator("#ruler").is_hidden()
+
+
+def test_details_stay_in_reach_on_a_small_screen(page: Any, long: sample_runs.Sample) -> None:
+    """Without room beside the rows details cover the lower half; the row stays above them."""
+    page.set_viewport_size({"width": 420, "height": 800})
+    span = long.spans[4_000]
+    open_run(page, long, f"?span={span.span_id}#s-{span.span_id}")
+    panel = page.locator("#panel").bounding_box()
+    assert panel["y"] + panel["height"] == 800
+    assert 300 < panel["y"]
+    row = page.locator(f"#s-{span.span_id}").bounding_box()
+    assert row["y"] + row["height"] <= panel["y"]
+    for _ in range(12):
+        page.keyboard.press("j")
+    page.locator("#panel", has_text=long.spans[4_012].span_id).wait_for()
+    row = page.locator(f"#s-{long.spans[4_012].span_id}").bounding_box()
+    assert row["y"] + row["height"] <= page.locator("#panel").bounding_box()["y"]
+    page.keyboard.press("Escape")
+    assert page.locator("#panel").is_hidden()

@@ -546,8 +546,9 @@
     const table = tables.get(row.segment);
     const y = table.body.getBoundingClientRect().top + row.index * height;
     const top = edge();
-    if (centre ? y < top + 26 || y > innerHeight - 60 : y < top || y > innerHeight - height - 6) {
-      const goal = centre ? innerHeight / 2 : y < top ? top + height * 2 : innerHeight - height * 3;
+    const bottom = floor();
+    if (centre ? y < top + 26 || y > bottom - 60 : y < top || y > bottom - height - 6) {
+      const goal = centre ? (top + bottom) / 2 : y < top ? top + height * 2 : bottom - height * 3;
       scrollBy(0, y - goal);
     }
     render();
@@ -557,6 +558,11 @@
   // What stays at the top of the screen covers the rows below it.
   function edge() {
     return (getComputedStyle(form).position === "sticky" ? form.offsetHeight : 0) + 34;
+  }
+
+  function floor() {
+    const covers = body.classList.contains("open") && getComputedStyle(panel).position === "fixed";
+    return innerHeight - (covers ? panel.offsetHeight : 0);
   }
 
   function here() {
@@ -666,6 +672,10 @@
     panel.scrollTop = 0;
     mark(span);
     history.replaceState(null, "", goal);
+    const row = rows[places.get(span)];
+    if (floor() < innerHeight && flat[row?.order] === row) {
+      visit(row); // the details may have come over it
+    }
   }
 
   function mark(span) {
