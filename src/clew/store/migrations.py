@@ -6,8 +6,10 @@ with a step that is not in this list was written by a newer Clew and is refused.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -383,17 +385,44 @@ MIGRATIONS: Final = (
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring the schema up to date.
+    """Bring the schema up to date. Of a store that has one already, a copy is kept (`copy_of`).
 
     Raises:
-        StoreError: the file is newer than this program, or is somebody else's database.
+        StoreError: the file is newer than this program, is somebody else's database, or there is
+            no room for the copy; then nothing was changed.
     """
+    first = pending(connection, path)
+    if first is not None and first > 1:
+        _keep_copy(connection, path, first - 1)
     with explained(path):
         while (number := pending(connection, path)) is not None:
             with transaction(connection):
                 # Another process may have been faster while this one waited.
                 if pending(connection, path) == number:
                     _apply(connection, number)
+
+
+def copy_of(path: Path, schema: int) -> Path:
+    """Return where the copy of a store lies that was made before its schema was changed."""
+    return path.with_name(f"{path.name}.schema-{schema}")
+
+
+def _keep_copy(connection: sqlite3.Connection, path: Path, schema: int) -> None:
+    kept = copy_of(path, schema)
+    if kept.exists():
+        return
+    beside = kept.with_name(f"{kept.name}.{os.getpid()}.tmp")
+    try:
+        os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        with closing(sqlite3.connect(beside)) as copy:
+            connection.backup(copy)
+        beside.rename(kept)
+    except (OSError, sqlite3.Error) as error:
+        beside.unlink(missing_ok=True)
+        raise StoreError(
+            f"the store {path} has an older schema ({schema}), and no copy of it can be kept at "
+            f"{kept} before it is changed: {type(error).__name__}. Free space, or make one there"
+        ) from None
 
 
 def pending(connection: sqlite3.Connection, path: Path) -> int | None:
