@@ -90,6 +90,7 @@ class Governor:
         *,
         redact: bool,
         only: frozenset[str] | None = None,
+        retry: bool = False,
     ) -> Result:
         """Ask the gates and record what they say; `Result.error` is what to raise, if anything.
 
@@ -99,9 +100,10 @@ class Governor:
             kinds: the kinds of proposal that this is, each gate is shown the first of its own.
             redact: whether the content can still be changed.
             only: record nothing unless the gates stop it with one of these outcomes.
+            retry: whether it can be asked for once more; otherwise a wish for that denies.
         """
         result = Result(proposal)
-        walk = self._walk(result, gates, kinds, redact=redact)
+        walk = self._walk(result, gates, kinds, redact=redact, retry=retry)
         try:
             answer: Verdict | None = None
             gate, shown = next(walk)
@@ -125,10 +127,11 @@ class Governor:
         *,
         redact: bool,
         only: frozenset[str] | None = None,
+        retry: bool = False,
     ) -> Result:
         """Ask the gates; those with `acheck` are awaited."""
         result = Result(proposal)
-        walk = self._walk(result, gates, kinds, redact=redact)
+        walk = self._walk(result, gates, kinds, redact=redact, retry=retry)
         try:
             answer: Verdict | None = None
             gate, shown = next(walk)
@@ -145,7 +148,13 @@ class Governor:
         return result
 
     def _walk(
-        self, result: Result, gates: Sequence[Gate], kinds: Sequence[str], *, redact: bool
+        self,
+        result: Result,
+        gates: Sequence[Gate],
+        kinds: Sequence[str],
+        *,
+        redact: bool,
+        retry: bool,
     ) -> Generator[tuple[Gate, Proposal], Verdict | None, None]:
         proposal = result.proposal
         for gate in gates:
@@ -158,6 +167,8 @@ class Governor:
             enforced = gate.mode == "enforce" and verdict.enforced
             if verdict.outcome == "redact" and (not redact or verdict.replacement is None):
                 verdict = refused_redaction(verdict)
+            if verdict.outcome == "retry" and enforced and not retry:
+                verdict = refused_retry(verdict)
             step = Step(gate, verdict, started, enforced)
             result.steps.append(step)
             if enforced and verdict.outcome in STOPS:
@@ -374,6 +385,11 @@ def refused_redaction(verdict: Verdict) -> Verdict:
     """Return the denial that a redaction becomes where it cannot be made, or says no text."""
     reason = "redact_not_possible" if verdict.replacement is not None else "no_text"
     return msgspec.structs.replace(verdict, outcome="deny", reason=reason)
+
+
+def refused_retry(verdict: Verdict) -> Verdict:
+    """Return the denial that a wish to ask once more becomes where nobody asks any more."""
+    return msgspec.structs.replace(verdict, outcome="deny")
 
 
 def crashed(gate: Gate) -> Verdict:

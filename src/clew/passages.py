@@ -332,9 +332,8 @@ def _output(
     return _of_answer(passage, body), gates
 
 
-def _answered(result: Result, *, retried: bool) -> Answer:
-    stopped = result.stopped
-    if stopped is not None and stopped.verdict.outcome == "retry" and not retried:
+def _answered(result: Result) -> Answer:
+    if result.stopped is not None and result.stopped.verdict.outcome == "retry":
         return Answer(again=True)
     if result.error is not None:
         _raise(result.error)
@@ -367,8 +366,8 @@ def after_answer(
     wanted = _output(runtime, passage, body)
     if wanted is None:
         return Answer()
-    result = governor_of(runtime).ask(*wanted, _OUTPUT_KINDS, redact=redact)
-    return _answered(result, retried=retried)
+    result = governor_of(runtime).ask(*wanted, _OUTPUT_KINDS, redact=redact, retry=not retried)
+    return _answered(result)
 
 
 async def aafter_answer(
@@ -384,8 +383,10 @@ async def aafter_answer(
     wanted = _output(runtime, passage, body)
     if wanted is None:
         return Answer()
-    result = await governor_of(runtime).aask(*wanted, _OUTPUT_KINDS, redact=redact)
-    return _answered(result, retried=retried)
+    result = await governor_of(runtime).aask(
+        *wanted, _OUTPUT_KINDS, redact=redact, retry=not retried
+    )
+    return _answered(result)
 
 
 # --- the tool calls of a turn --------------------------------------------------------------------

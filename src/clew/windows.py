@@ -22,7 +22,16 @@ from clew.content.deltas import ECHOED, FORMATS, Delta, deltas
 from clew.content.frames import Frame, Frames
 from clew.content.texts import Place, places
 from clew.errors import ClewError
-from clew.governing import STOPS, STRICTNESS, Governor, Result, Step, crashed, refused_redaction
+from clew.governing import (
+    STOPS,
+    STRICTNESS,
+    Governor,
+    Result,
+    Step,
+    crashed,
+    refused_redaction,
+    refused_retry,
+)
 from clew.typing import Gate, Proposal, Verdict
 
 _ALLOWED: Final = Verdict(outcome="allow", reason="no_finding")
@@ -198,6 +207,8 @@ class Window:
         self._body: list[bytes] | None = [] if self._late else None
         self._size = 0
         self._context = context.current()
+        self.may_retry = False
+        """Whether the model can be asked once more while nothing has gone on."""
         self.released = 0
         """How many characters of text have been let go."""
         self.error: ClewError | None = None
@@ -209,8 +220,7 @@ class Window:
     @property
     def wants_again(self) -> bool:
         """Whether a gate wants the model to be asked once more, and can have it."""
-        stopped = self._stopped
-        return stopped is not None and stopped.verdict.outcome == "retry" and not self.released
+        return self._stopped is not None and self._stopped.verdict.outcome == "retry"
 
     # --- what comes in, and what goes out --------------------------------------------------------
 
@@ -388,6 +398,8 @@ class Window:
         enforced = gate.mode == "enforce" and verdict.enforced
         if verdict.outcome == "redact" and (verdict.replacement is None or question.text is None):
             verdict = refused_redaction(verdict)
+        if verdict.outcome == "retry" and enforced and (self.released or not self.may_retry):
+            verdict = refused_retry(verdict)
         step = self._noted(gate, verdict, started, enforced=enforced)
         if enforced and verdict.outcome in STOPS:
             self._steps[id(gate)] = self._stopped = step

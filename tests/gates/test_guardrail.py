@@ -87,14 +87,15 @@ async def test_nothing_found_changes_nothing(
 async def test_a_request_can_be_stopped(
     govern: Govern, kit: Kit, server: ScriptedProvider, outcome: str
 ) -> None:
-    """Each of these keeps the request in the house; outside a loop a request is not retried."""
+    """Each of these keeps the request in the house; a request is not asked for again: it is denied."""
     exported = govern(InputGuardrail(saying(outcome)))
     with pytest.raises(clew.ClewError, match="found") as caught, clew.run("triage"):
         await kit.ask(SECRET)
     assert SECRET not in repr(caught.value)
     assert server.requests == []
     (found,) = decisions(exported)
-    assert (found["outcome"], found["executed"]) == (outcome, False)
+    expected = "deny" if outcome == "retry" else outcome
+    assert (found["outcome"], found["executed"]) == (expected, False)
     assert MARK.encode() not in exported.otlp_bytes()
 
 
@@ -141,7 +142,8 @@ async def test_the_model_is_asked_once_more(
     assert len(server.requests) == 2
     assert server.requests[0].body == server.requests[1].body
     outcomes = [found["outcome"] for found in decisions(exported)]
-    assert outcomes == ["retry", "allow" if second == "fine" else "retry"]
+    assert outcomes == ["retry", "allow" if second == "fine" else "deny"]
+    assert run.totals.denials == (0 if second == "fine" else 1)
 
 
 async def test_guardrails_work_one_after_the_other(

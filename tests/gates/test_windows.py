@@ -304,7 +304,7 @@ async def test_asking_once_more_is_too_late(govern: Govern, kit: Kit) -> None:
     with pytest.raises(PolicyDenied, match="found"), clew.run("triage"):
         await read(kit, [])
     (found,) = decisions(exported)
-    assert (found["outcome"], found["executed"]) == ("retry", False)
+    assert (found["outcome"], found["executed"]) == ("deny", False)
 
 
 async def test_observing(govern: Govern, kit: Kit, server: ScriptedProvider) -> None:

@@ -47,9 +47,6 @@ class _Windowed(_Proxy):
         reader = self.__wrapped__._self_tap.reader
         return reader is not None and reader.result().complete
 
-    def _wants_again(self, *, retried: bool) -> bool:
-        return self._self_window.wants_again and not retried
-
     def __del__(self) -> None:
         with guard("drop a stream"):
             self._self_window.dropped()
@@ -70,6 +67,7 @@ class SyncWindowed(_Windowed):
             True where a gate wants the model to be asked once more.
         """
         self._self_source = source = self._pieces()
+        self._self_window.may_retry = not retried
         if not self._self_window.holds:
             return False
         try:
@@ -78,7 +76,7 @@ class SyncWindowed(_Windowed):
         except StopIteration:
             pass
         except (ClewError, Refusal):
-            if not self._wants_again(retried=retried):
+            if not self._self_window.wants_again:
                 raise
             return True
         except BaseException as error:
@@ -134,6 +132,7 @@ class AsyncWindowed(_Windowed):
     async def begin(self, *, retried: bool) -> bool:
         """Do what `SyncWindowed.begin` does, in asynchronous code."""
         self._self_source = source = self._pieces()
+        self._self_window.may_retry = not retried
         if not self._self_window.holds:
             return False
         try:
@@ -142,7 +141,7 @@ class AsyncWindowed(_Windowed):
         except StopAsyncIteration:
             pass
         except (ClewError, Refusal):
-            if not self._wants_again(retried=retried):
+            if not self._self_window.wants_again:
                 raise
             return True
         except BaseException as error:
