@@ -30,7 +30,7 @@ _logged: set[str] = set()
 _lock = threading.Lock()
 
 
-def record_failure(kind: str) -> None:
+def record_failure(kind: str, effect: str = "The application is not affected") -> None:
     """Count the exception being handled under `kind` and log it the first time.
 
     Only type names and code positions are logged: an exception's text may quote a prompt.
@@ -45,11 +45,11 @@ def record_failure(kind: str) -> None:
         _logged.add(kind)
     try:
         logger.warning(
-            "Clew could not %s: %s at %s. The application is not affected; "
-            "further faults of this kind are counted, not logged.",
+            "Clew could not %s: %s at %s. %s; further faults of this kind are counted, not logged.",
             kind,
             type(error).__name__,
             _position(error),
+            effect,
         )
     except Exception:  # a broken logging handler is not the host's problem either
         failures["log"] += 1

@@ -394,7 +394,11 @@ def refused_retry(verdict: Verdict) -> Verdict:
 
 def crashed(gate: Gate) -> Verdict:
     """Return what a gate that has crashed stands for."""
-    record_failure(f"ask the gate {type(gate).__name__}")
+    kind = f"ask the gate {type(gate).__name__}"
+    if gate.mandatory and gate.mode == "enforce":
+        record_failure(kind, "It is mandatory, so what it was asked about is denied")
+    else:
+        record_failure(kind)
     return Verdict(outcome="deny" if gate.mandatory else "allow", reason="gate_error")
 
 

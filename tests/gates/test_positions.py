@@ -149,8 +149,9 @@ async def test_observing_stops_nothing(govern: Govern, kit: Kit, server: Scripte
 
 @pytest.mark.parametrize("mandatory", [True, False])
 async def test_a_gate_that_crashes(
-    govern: Govern, kit: Kit, server: ScriptedProvider, mandatory: bool
-) -> None:
+    govern: Govern, kit: Kit, server: ScriptedProvider, mandatory: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
     """A mandatory gate denies then, an optional one allows; both say so, and neither quotes."""
     gate = Saying(RuntimeError(f"{MARK} text"), mandatory=mandatory)
     exported = govern(gate, faults={"ask the gate Saying"})
@@ -166,6 +167,9 @@ async def test_a_gate_that_crashes(
     assert found["reason"] == "gate_error"
     assert found["outcome"] == ("deny" if mandatory else "allow")
     assert len(server.requests) == (0 if mandatory else 1)
+    assert ("what it was asked about is denied" in caplog.text) is mandatory
+    assert ("The application is not affected" in caplog.text) is not mandatory
+    assert MARK not in caplog.text
     assert MARK.encode() not in exported.otlp_bytes()
 
 
