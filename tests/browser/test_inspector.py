@@ -310,3 +310,17 @@ def test_the_inspector_is_small(page: Any, save: Save) -> None:
     page.goto(f"/prompts/{request_id}")
     sizes = page.evaluate("() => performance.getEntries().map((each) => each.transferSize ?? 0)")
     assert 0 < sum(sizes) < 100_000
+
+
+def test_from_the_timeline_and_back(page: Any, save: Save, send: Callable[..., None]) -> None:
+    """`i` opens the call of the round whose details are open; Escape returns to that round."""
+    run = calls.developing("99999999-0000-4000-8000-000000000099", rounds=2)
+    send(run)
+    span = next(each for each in run.spans if each.name.startswith("chat"))
+    (request_id,) = save(calls.call(span_id=span.span_id, run_id=run.run_id, trace_id=run.trace_id))
+    page.goto(f"/runs/{run.run_id}?span={span.span_id}#s-{span.span_id}")
+    page.wait_for_selector("html[data-ready]", state="attached")
+    page.keyboard.press("i")
+    page.wait_for_url(f"**/prompts/{request_id}?run={run.run_id}")
+    page.keyboard.press("Escape")
+    page.wait_for_url(f"**/runs/{run.run_id}?span={span.span_id}#s-{span.span_id}")

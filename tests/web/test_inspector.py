@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from clew import semconv
 from clew.recording import switch
 from clew.sources.wording import UNKNOWN
 from clew.store.prompt_index import RecordStore
@@ -118,6 +119,7 @@ def test_the_newest_call_is_chosen(shop: Shop) -> None:
 def test_a_span_of_the_timeline_leads_to_its_call(shop: Shop) -> None:
     """A round's details have a link to its prompt; other spans have none."""
     run = sample_runs.triage(calls.RUN)
+    run.spans[0].attributes[semconv.MESSAGE_ID] = "msg-81"
     httpx.post(
         f"{shop.running.address}/v1/traces",
         content=sample_runs.protobuf(run),
@@ -125,6 +127,9 @@ def test_a_span_of_the_timeline_leads_to_its_call(shop: Shop) -> None:
         trust_env=False,
     ).raise_for_status()
     span = next(each for each in run.spans if each.name.startswith("chat"))
+    head = shop.http.get(f"/runs/{calls.RUN}").text
+    assert 'href="/prompts?message=msg-81"' in head
+    assert 'href="/prompts?conversation=conv-81"' in head
     row, record = calls.call(span_id=span.span_id)
     shop.save((row, record))
     page = shop.http.get(f"/runs/{calls.RUN}/spans/{span.span_id}").text

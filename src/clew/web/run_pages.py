@@ -21,7 +21,7 @@ from clew.sources import (
     prompt_report,
     wording,
 )
-from clew.store.records import SPAN_TYPES, SpanRecord
+from clew.store.records import SPAN_TYPES, RunRecord, SpanRecord, text
 from clew.web import prompt_words, run_prompts, shown, timeline
 from clew.web.inspector import Inspector
 from clew.web.views import (
@@ -114,6 +114,7 @@ class RunPages:
             "run.html",
             run=run,
             calls=self._inspector is not None,
+            message=message_of(found.record),
             timeline=laid_out,
             at_once=timeline.ROWS_AT_ONCE,
             wanted=wanted,
@@ -142,6 +143,7 @@ class RunPages:
             timeline=timeline.lay_out(shown.with_open_spans(found), most=0),
             live=shown.is_live(found.record),
             calls=self._inspector is not None,
+            message=message_of(found.record),
         )
 
     def _rows(self, request: Request) -> Response:
@@ -258,6 +260,12 @@ def trace_id_of(request: Request) -> str:
     if len(digits) != 32 or not set(digits) <= set("0123456789abcdef"):
         raise RunNotFoundError("there is no such run")
     return digits
+
+
+def message_of(record: RunRecord) -> str | None:
+    """Return the message that made a run happen, as its outermost spans say."""
+    found = (text(each.attributes, semconv.MESSAGE_ID) for each in record.spans)
+    return next((each for each in found if each), None)
 
 
 def groups(span: SpanRecord) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:

@@ -719,6 +719,7 @@
     0: () => zoomed()?.show(null),
     f: fit,
     v: screen,
+    i: () => panel.querySelector(".to-prompt a")?.click(),
     "[": () => zoomed()?.moved(-0.25),
     "]": () => zoomed()?.moved(0.25),
     "?": () => help.showModal(),
