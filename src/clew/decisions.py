@@ -159,10 +159,11 @@ class Decision(context.Block, Node):
         if self.subject is not None:
             put(kept, semconv.DECISION_SUBJECT, self.subject)
             if semconv.DECISION_SUBJECT not in kept:
-                digests = runtime.digests.get()
                 kept[semconv.DECISION_SUBJECT] = OTHER
-                kept[semconv.DECISION_SUBJECT_DIGEST] = digests.of(str(self.subject))
-                kept[semconv.DIGEST_KEY_ID] = digests.key_id
+                if isinstance(self.subject, str):
+                    digests = runtime.digests.get()
+                    kept[semconv.DECISION_SUBJECT_DIGEST] = digests.of(self.subject)
+                    kept[semconv.DIGEST_KEY_ID] = digests.key_id
         if self.actor is not None:
             digests = runtime.digests.get()
             kept[semconv.ACTOR] = digests.of(self.actor)

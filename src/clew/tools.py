@@ -62,7 +62,8 @@ class ToolCall(context.Block, Node):
         self._arguments = arguments
         self.governor: Governing | None = None
         """Who has to admit the call first; None where nobody has."""
-        self._name = name
+        # What is no text is no name; nor may it be asked what it is: that may raise, or block.
+        self._name = name if name is None or isinstance(name, str) else OTHER
         self._call_id = call_id
         self._effect = effect
         self._token: context.Token | None = None
@@ -209,7 +210,7 @@ class ToolCall(context.Block, Node):
         if round_number:
             attributes[semconv.ROUND] = round_number
         if name == OTHER:
-            attributes[semconv.TOOL_NAME_DIGEST] = runtime.digests.get().of(str(self._name))
+            attributes[semconv.TOOL_NAME_DIGEST] = runtime.digests.get().of(self._name or "")
         self._begin_with(runtime, f"execute_tool {name}", attributes, parent=here)
         if runtime.capturing:
             self.keeps_content = captured.wanted(runtime, self.level)

@@ -153,15 +153,20 @@ def priced(attributes: Mapping[str, Any], prices: Prices) -> Mapping[str, Any]:
     )
     if usage == _NO_USAGE:
         return attributes
-    provider = attributes.get(semconv.PROVIDER) or attributes.get(_SYSTEM)
-    models = (attributes.get(semconv.RESPONSE_MODEL), attributes.get(semconv.REQUEST_MODEL))
+    provider = _text(attributes, semconv.PROVIDER) or _text(attributes, _SYSTEM)
+    models = (_text(attributes, semconv.RESPONSE_MODEL), _text(attributes, semconv.REQUEST_MODEL))
     prices.wait(_PATIENCE_S)
-    price = prices.find_for(provider, *models, attributes.get(semconv.RESPONSE_SERVICE_TIER))
+    price = prices.find_for(provider, *models, _text(attributes, semconv.RESPONSE_SERVICE_TIER))
     if price is PENDING:
         return attributes
     found = dict(attributes)
     add_cost(found, compute(price, usage, complete=True))
     return found
+
+
+def _text(attributes: Mapping[str, Any], key: str) -> str | None:
+    value = attributes.get(key)
+    return value if isinstance(value, str) else None
 
 
 def _count(attributes: Mapping[str, Any], key: str) -> int | None:

@@ -31,7 +31,7 @@ VERBS = frozenset(
     }
 )
 SCHEMAS = "https://opentelemetry.io/schemas/"
-_SAMPLING_STATE = "ot"  # the only vendor entry of a trace state that is OpenTelemetry's own
+SAMPLING_STATE = "ot"  # the only vendor entry of a trace state that is OpenTelemetry's own
 _CACHED = 256
 _NONE = semconv.CAPTURE_LEVELS[0]
 _INSTANCE = "service.instance.id"
@@ -125,7 +125,7 @@ class Filter:
             return cached[1]
         attributes = {**resource.attributes, **self._own_resource}
         kept = self._list.keep_resource(attributes, self.dropped)
-        result = Resource(kept, _schema(resource.schema_url))
+        result = Resource(kept, schema_that_leaves(resource.schema_url))
         if len(self._resources) >= _CACHED:
             self._resources.clear()
         # The key is an address: keeping the object keeps the address from being used again.
@@ -143,7 +143,7 @@ class Filter:
         result = InstrumentationScope(
             OTHER if name is DROPPED else name,
             None if version is DROPPED else version,
-            _schema(scope.schema_url),
+            schema_that_leaves(scope.schema_url),
             self._list.keep(scope.attributes or {}, self.dropped),
         )
         if len(self._scopes) >= _CACHED:
@@ -179,7 +179,8 @@ def name_that_leaves(name: str, kept: Mapping[str, Any]) -> str:
     return " ".join(result)
 
 
-def _schema(url: str | None) -> str | None:
+def schema_that_leaves(url: str | None) -> str | None:
+    """Return the address of a schema if it is one of OpenTelemetry's own."""
     if not url or not url.startswith(SCHEMAS):
         return None
     return url if _WORD.apply(url) is not DROPPED else None
@@ -188,8 +189,8 @@ def _schema(url: str | None) -> str | None:
 def _context(context: SpanContext | None) -> SpanContext | None:
     if context is None or not context.trace_state:
         return context
-    state = context.trace_state.get(_SAMPLING_STATE)
-    pairs: Sequence[tuple[str, str]] = [(_SAMPLING_STATE, state)] if state else []
+    state = context.trace_state.get(SAMPLING_STATE)
+    pairs: Sequence[tuple[str, str]] = [(SAMPLING_STATE, state)] if state else []
     return SpanContext(
         context.trace_id,
         context.span_id,

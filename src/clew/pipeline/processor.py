@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from clew.pipeline.runtime import Runtime
     from clew.pipeline.stamp import Segment
 
+Foreign = tuple[ReadableSpan, bool, Mapping[str, Any] | None]
+"""A finished span that is no light one, whether it is folded, and identity that it has lost."""
 _NO_ATTRIBUTES: Mapping[str, Any] = {}
 
 
@@ -92,7 +94,11 @@ class RootProcessor(SpanProcessor):
             important = mark or (
                 ours and (semconv.DECISION_GATE in attributes or semconv.RUN_ROOT in attributes)
             )
-            runtime.worker.submit((span, folded), important=important, now=mark)
+            stamp = None
+            if segment is not None and semconv.SEQ not in attributes:
+                # The SDK drops the oldest attributes where there are too many.
+                stamp = foreign_stamp(segment, segment.foreign.get(ids.span_id, 0), None)
+            runtime.worker.submit((span, folded, stamp), important=important, now=mark)
         except Exception:
             record_failure("queue a span")
         finally:
@@ -151,7 +157,7 @@ class Exporting:
         self.runtime: Runtime | None = None
         self._trusts_ours = filter_.trusts_ours()
 
-    def export(self, batch: list[LightSpan | tuple[ReadableSpan, bool]]) -> None:
+    def export(self, batch: list[LightSpan | Foreign]) -> None:
         """Export a batch: light spans, and others with whether they are folded.
 
         A span that cannot be copied costs only itself.
@@ -164,7 +170,7 @@ class Exporting:
         """Tell whether spans can wait for another process."""
         return self.fanout.keeps()
 
-    def keep(self, batch: list[LightSpan | tuple[ReadableSpan, bool]]) -> None:
+    def keep(self, batch: list[LightSpan | Foreign]) -> None:
         """Have a batch wait for another process: there is no time to export it."""
         copies = self._copies(batch)
         if copies:
@@ -174,7 +180,7 @@ class Exporting:
         """Tell the exporters by when (monotonic time) they have to be done."""
         self.fanout.hurry(deadline)
 
-    def _copies(self, batch: list[LightSpan | tuple[ReadableSpan, bool]]) -> list[ReadableSpan]:
+    def _copies(self, batch: list[LightSpan | Foreign]) -> list[ReadableSpan]:
         copies: list[ReadableSpan] = []
         as_they_are = self._trusts_ours
         late = self.runtime is not None and self.runtime.late.waiting
@@ -197,8 +203,12 @@ class Exporting:
                 record_failure("filter a span")
         return copies
 
-    def _copy(self, span: ReadableSpan, folded: bool) -> ReadableSpan:
+    def _copy(
+        self, span: ReadableSpan, folded: bool, stamp: Mapping[str, Any] | None = None
+    ) -> ReadableSpan:
         attributes = _attributes_of(span)
+        if stamp is not None:
+            attributes = {**attributes, **stamp}
         if folded:
             attributes = enrich.folded(attributes)
         elif self.runtime is not None and not isinstance(span, LightSpan) and _is_foreign(span):
