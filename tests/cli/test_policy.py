@@ -4,16 +4,32 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.trace import (
+    Link,
+    NonRecordingSpan,
+    SpanContext,
+    StatusCode,
+    TraceFlags,
+    TraceState,
+    set_span_in_context,
+)
 
 from clew.allow_list import AllowList
 from clew.cli import main
+from clew.digests import Digests
 from clew.pipeline import instruments
+from clew.pipeline.filter import SCHEMAS, Filter
 from clew.pipeline.labels import MEANINGS
+from clew.testing import CaptureExporter
 
 Clew = Callable[..., tuple[int, str, str]]
 
@@ -187,3 +203,60 @@ def test_test_of_a_file_without_spans_is_an_error(clew: Clew, tmp_path: Path) ->
     path = tmp_path / "spans.json"
     path.write_text('{"resourceSpans": []}')
     assert 1 == clew("policy", "test", str(path))[0]
+
+
+def test_test_says_what_the_filter_does(clew: Clew, tmp_path: Path) -> None:
+    """For awkward spans, of every place, at both sides of the level `none`."""
+    exporter = CaptureExporter()
+    resource = Resource({"service.name": "bot", "owner": "o"}, "https://acme.example/schema")
+    provider = TracerProvider(resource=resource)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    state = TraceState([("ot", "rv:1"), ("acme", "secret")])
+    elsewhere = SpanContext(1, 2, is_remote=True, trace_flags=TraceFlags(1), trace_state=state)
+    for level in ("none", "metadata"):
+        tracer = provider.get_tracer(
+            "other lib" if level == "none" else "lib", "1.0", f"{SCHEMAS}1.30.0", {"x": 1}
+        )
+        span = tracer.start_span(
+            "GET /users/7",
+            context=set_span_in_context(NonRecordingSpan(elsewhere)),
+            links=[Link(elsewhere, {"gen_ai.request.model": "m", "note": "n"})],
+            attributes={
+                "user.id": "ann", "gen_ai.request.model": "tell me a joke", "clew.capture.level": level,
+                "gen_ai.response.finish_reasons": ("stop", "odd"), "gen_ai.usage.input_tokens": -1,
+            },
+        )  # fmt: skip
+        span.add_event("an event", {"exception.type": "ValueError", "exception.message": "m"})
+        span.set_status(StatusCode.ERROR, "why")
+        span.end()
+    path = tmp_path / "spans.json"
+    path.write_text(json.dumps(exporter.otlp_json()))
+    code, out, err = clew("policy", "test", str(path), "--json")
+    assert (0, "") == (code, err)
+    answer = json.loads(out)
+    kept = {(one["place"], one["key"]): one["count"] for one in answer["kept"]}
+    leaving = Filter(AllowList.default().bound(Digests(b"a key of the tests").of), {})
+    expected: Counter[tuple[str, str]] = Counter()
+    for span in exporter.spans:
+        left = leaving.apply(span)
+        found = [("span", key) for key in left.attributes or () if key != "clew.privacy.dropped"]
+        found += [("event", key) for event in left.events for key in event.attributes or ()]
+        found += [("link", key) for link in left.links for key in link.attributes or ()]
+        found += [("resource", key) for key in left.resource.attributes]
+        found += [("scope", key) for key in (left.instrumentation_scope.attributes or ())]
+        found += [("span", "(name)")] * (left.name == span.name)
+        found += [("scope", "(name)")] * (left.instrumentation_scope.name == "lib")
+        found += [("scope", "(version)")] * (left.instrumentation_scope.version == "1.0")
+        found += [("scope", "(schema)")] * bool(left.instrumentation_scope.schema_url)
+        found += [("resource", "(schema)")] * bool(left.resource.schema_url)
+        found += [("span", "(trace state)")] * len(left.context.trace_state)
+        found += [("event", "(name)")] * (left.events[0].name == "an event")
+        expected.update(found)
+    assert dict(expected) == kept
+    rules = {(one["place"], one["key"], one["rule"], one["count"]) for one in answer["dropped"]}
+    assert {
+        ("span", "user.id", "keyed_digest", 1),
+        ("span", "(trace state)", "trace_state", 2),
+        ("resource", "(schema)", "schema", 2),
+        ("scope", "(name)", "name", 1),
+    } < rules

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from clew import rule_data
+from clew import rule_data, semconv
 from clew.allow_list import DROPPED, AllowList, Identifier, Rule
 from clew.cli.output import print_json, print_table, say
 from clew.errors import ClewError, ConfigurationError
+from clew.pipeline.filter import SAMPLING_STATE, name_that_leaves, schema_that_leaves
 from clew.pipeline.labels import MEANINGS
 from clew.pipeline.runtime import digests_of
 from clew.settings import Settings
 from clew.setup import allow_list_in_force
+from clew.store.records import SpanRecord
 
 policy = typer.Typer(no_args_is_help=True, help="Look at the allow-list, and try it out.")
 
@@ -146,14 +149,13 @@ def try_out(
     """
     from clew.sources.otlp_json import batches
 
-    listed = allow_list()
-    kept: Counter[tuple[str, str]] = Counter()
-    dropped: Counter[tuple[str, str, str]] = Counter()
+    trial = _Trial(allow_list())
     spans = 0
     for batch in batches(file):
         for span in batch.spans:
             spans += 1
-            _try_span(listed, span, kept, dropped)
+            trial.look(span)
+    kept, dropped = trial.kept, trial.dropped
     if not spans:
         raise ClewError(f"{file} holds no spans")
     if json:
@@ -175,47 +177,70 @@ def try_out(
 
 
 _WORD = Identifier(128)
+_NONE = semconv.CAPTURE_LEVELS[0]
 
 
-def _try_span(
-    listed: AllowList,
-    span: Any,
-    kept: Counter[tuple[str, str]],
-    dropped: Counter[tuple[str, str, str]],
-) -> None:
-    """Count what would leave of one span, and what would not."""
-    from clew.pipeline.filter import name_that_leaves
+class _Trial:
+    """Does to spans of a file what the filter does to spans on their way out, and counts.
 
-    def attributes(place: str, rules: dict[str, Rule], values: dict[str, Any]) -> dict[str, Any]:
+    Content that Clew has captured is counted as dropped: a file does not say who captured it.
+    """
+
+    def __init__(self, listed: AllowList) -> None:
+        self._listed = listed
+        self._at_none = listed.bound(None)
+        self.kept: Counter[tuple[str, str]] = Counter()
+        self.dropped: Counter[tuple[str, str, str]] = Counter()
+
+    def look(self, span: SpanRecord) -> None:
+        """Count what would leave of one span, and what would not."""
+        at_none = span.attributes.get(semconv.CAPTURE_LEVEL) == _NONE
+        rules = (self._at_none if at_none else self._listed).spans
+        passed = self._attributes("span", rules, span.attributes)
+        self._verdict("span", "(name)", "name", name_that_leaves(span.name, passed) == span.name)
+        if span.status_message:
+            self._verdict("span", "(status description)", "status_description", False)
+        self._trace_state("span", span.trace_state)
+        for event in span.events:
+            self._word("event", "(name)", event.name)
+            self._attributes("event", rules, event.attributes)
+        for link in span.links:
+            self._trace_state("link", link.trace_state)
+            self._attributes("link", rules, link.attributes)
+        self._attributes("resource", self._listed.resource, span.resource.attributes)
+        self._schema("resource", span.resource.schema_url)
+        self._word("scope", "(name)", span.scope.name)
+        if span.scope.version:
+            self._word("scope", "(version)", span.scope.version)
+        self._schema("scope", span.scope.schema_url)
+        self._attributes("scope", self._listed.spans, span.scope.attributes)
+
+    def _verdict(self, place: str, key: str, rule: str, passes: bool) -> None:
+        if passes:
+            self.kept[place, key] += 1
+        else:
+            self.dropped[place, key, rule] += 1
+
+    def _attributes(
+        self, place: str, rules: Mapping[str, Rule], values: Mapping[str, Any]
+    ) -> dict[str, Any]:
         passed: dict[str, Any] = {}
         for key, value in values.items():
             rule = rules.get(key)
             result = DROPPED if rule is None else rule.apply(value)
-            if result is DROPPED:
-                dropped[place, key, "key" if rule is None else rule.name] += 1
-            else:
-                kept[place, key] += 1
+            self._verdict(place, key, "key" if rule is None else rule.name, result is not DROPPED)
+            if result is not DROPPED:
                 passed[key] = result
         return passed
 
-    def word(place: str, key: str, text: str) -> None:
-        if _WORD.apply(text) is DROPPED:
-            dropped[place, key, "name"] += 1
-        else:
-            kept[place, key] += 1
+    def _word(self, place: str, key: str, text: str) -> None:
+        self._verdict(place, key, "name", _WORD.apply(text) is not DROPPED)
 
-    passed = attributes("span", listed.spans, span.attributes)
-    if name_that_leaves(span.name, passed) == span.name:
-        kept["span", "(name)"] += 1
-    else:
-        dropped["span", "(name)", "name"] += 1
-    if span.status_message:
-        dropped["span", "(status description)", "status_description"] += 1
-    for event in span.events:
-        word("event", "(name)", event.name)
-        attributes("event", listed.spans, event.attributes)
-    for link in span.links:
-        attributes("link", listed.spans, link.attributes)
-    attributes("resource", listed.resource, span.resource.attributes)
-    word("scope", "(name)", span.scope.name)
-    attributes("scope", listed.spans, span.scope.attributes)
+    def _schema(self, place: str, url: str) -> None:
+        if url:
+            self._verdict(place, "(schema)", "schema", schema_that_leaves(url) == url)
+
+    def _trace_state(self, place: str, state: str) -> None:
+        for entry in filter(None, (each.strip() for each in state.split(","))):
+            ours = entry.partition("=")[0] == SAMPLING_STATE
+            self._verdict(place, "(trace state)", "trace_state", ours)
