@@ -59,7 +59,9 @@ def write(folder: Path, record: PromptRecord) -> tuple[str, int]:
     relative = relative_path(record.start_ns, record.request_id)
     path = folder / relative
     data = msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # A mode given for a folder is not that of the folders above it.
+    (folder / FOLDER).mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         handle = os.open(unfinished, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)

@@ -7,9 +7,10 @@ import zlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
+from urllib.parse import parse_qs
 
 from msgspec import Struct
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive
 
 _WINDOW_BITS: Final = {"gzip": 31, "deflate": 15}
@@ -190,3 +191,21 @@ class Incoming:
                     pass
         except (TimeoutError, ClientDisconnect):
             pass
+
+
+async def read_form(request: Request, limits: Limits) -> dict[str, str]:
+    """Read a form that a browser sent, within bounds; of a field that is there twice, the last.
+
+    Raises:
+        RefusedError: it is no form, too large, or too slow.
+        ClientDisconnect: the client has gone.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise RefusedError(400, "send a form: application/x-www-form-urlencoded")
+    try:
+        async with Bodies(limits).reading(Incoming(request.receive), "identity", None) as body:
+            found = parse_qs(body.decode("utf-8"), keep_blank_values=True, max_num_fields=20)
+    except ValueError:
+        raise RefusedError(400, "this is no form") from None
+    return {name: values[-1] for name, values in found.items()}

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Any, Final
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
 from starlette.datastructures import Headers
@@ -26,14 +26,14 @@ from clew.errors import ClewError
 from clew.store.access import AccessLog
 from clew.web import access
 from clew.web.access import Authenticator, Principal, Visit
-from clew.web.bodies import REFUSED, Bodies, Incoming, Limits, RefusedError
+from clew.web.bodies import REFUSED, Limits, RefusedError, read_form
 from clew.web.views import Views, wants_json
 
 COOKIE: Final = "clew_session"
 _HOURS: Final = 12
 _MOST_SESSIONS: Final = 1000
 _LONGEST_TOKEN: Final = 16 * 1024
-_FORM: Final = Limits(body_bytes=_LONGEST_TOKEN, all_bytes=64 * _LONGEST_TOKEN, seconds=10.0)
+_FORM: Final = Limits(body_bytes=_LONGEST_TOKEN, all_bytes=_LONGEST_TOKEN, seconds=5.0)
 
 
 class _Session(Struct, frozen=True):
@@ -96,7 +96,6 @@ class AccessControl:
         self._log = log
         self._views = views
         self._sessions = Sessions()
-        self._bodies = Bodies(_FORM)
         self._local = access.local()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -156,15 +155,13 @@ class AccessControl:
     async def _sign_in(self, request: Request) -> Response:
         assert self._authenticator is not None  # noqa: S101 - asked only where there is one
         try:
-            incoming = Incoming(request.receive)
-            async with self._bodies.reading(incoming, "identity", None) as body:
-                fields = parse_qs(body.decode("ascii", "replace"), max_num_fields=8)
-        except (RefusedError, ValueError):
+            fields = await read_form(request, _FORM)
+        except RefusedError:
             return self._form(request, "", 400)
         except ClientDisconnect:
             return Response(status_code=400)
-        token = fields.get("token", [""])[0].strip()
-        onward = fields.get("next", [""])[0]
+        token = fields.get("token", "").strip()
+        onward = fields.get("next", "")
         if not token or self._authenticator.of_token(token) is None:
             return self._form(request, onward, 401)
         answer = RedirectResponse(own_path(onward), 303)

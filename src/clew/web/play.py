@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qs
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
@@ -28,10 +27,11 @@ from clew.store import otlp_protobuf
 from clew.store.records import QueryError
 from clew.store.writer import Writer
 from clew.web.access import ANY_TENANT, ForbiddenError, visit_of
+from clew.web.bodies import Limits, RefusedError, read_form
 from clew.web.csrf import ForgedError, Tokens
 from clew.web.views import NotFoundError, Views, json_response, wants_json
 
-_LARGEST_FORM: Final = 256 * 1024
+_FORM: Final = Limits(body_bytes=256 * 1024, all_bytes=256 * 1024, seconds=5.0)
 _AT_ONCE: Final = 4
 _WRITE_S: Final = 10.0
 
@@ -295,17 +295,8 @@ def _steps(trace: Trace) -> list[dict[str, Any]]:
 
 
 async def _read(request: Request) -> dict[str, str]:
-    """Read a form, within bounds."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/x-www-form-urlencoded":
-        raise QueryError("send a form: application/x-www-form-urlencoded")
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > _LARGEST_FORM:
-            raise QueryError("this form is too large")
+    """Read a form within bounds."""
     try:
-        found = parse_qs(body.decode("utf-8"), keep_blank_values=True, max_num_fields=20)
-    except ValueError:
-        raise QueryError("this is no form") from None
-    return {name: values[-1] for name, values in found.items()}
+        return await read_form(request, _FORM)
+    except RefusedError as error:
+        raise QueryError(str(error)) from None

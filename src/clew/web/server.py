@@ -25,6 +25,7 @@ from clew.web.access import Authenticator
 from clew.web.app import create_app
 from clew.web.bodies import Limits
 from clew.web.gate import check_exposure
+from clew.web.slow import protocol
 from clew.web.views import Views
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def start(
             digest_of=lambda identity: digests.get().of(identity),
             play=_playing(playground, writer, path.parent, digests, stack),
         )
-        server = uvicorn.Server(_config(app))
+        server = uvicorn.Server(_config(app, limits or Limits()))
         return Running(server, sock, address, stack.pop_all())
 
 
@@ -189,11 +190,11 @@ def _digests(settings: Settings, folder: Path) -> LazyDigests:
     return LazyDigests(key.get_secret_value() if key else None, folder)
 
 
-def _config(app: object) -> uvicorn.Config:
+def _config(app: object, limits: Limits) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # pyright: ignore[reportArgumentType] - an ASGI application
         loop="asyncio",
-        http="h11",
+        http=protocol(limits.seconds),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any, Final
-from urllib.parse import parse_qs
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -15,6 +14,7 @@ from clew.recording import switch
 from clew.store.prompt_index import PromptReader
 from clew.store.records import QueryError
 from clew.web.access import require_all_tenants, scope_of
+from clew.web.bodies import Limits, RefusedError, read_form
 from clew.web.csrf import ForgedError, Tokens
 from clew.web.inspector import legend
 from clew.web.views import Views, json_response, wants_json
@@ -23,7 +23,7 @@ RETENTION_CHOICES: Final = (1, 3, 7, 14, 30)
 """Days that the form offers."""
 RIGHT: Final = "capture:raise"
 """What a reader needs to look at the settings of an installation, and to change them."""
-_LARGEST_FORM: Final = 16 * 1024
+_FORM: Final = Limits(body_bytes=16 * 1024, all_bytes=16 * 1024, seconds=5.0)
 _MOST_DAYS: Final = 3650
 _WORDS: Final = {"true": True, "on": True, "enable": True, "false": False, "off": False,
                  "disable": False}  # fmt: skip
@@ -116,20 +116,11 @@ class SettingsPage:
 
 
 async def _read(request: Request) -> dict[str, str]:
-    """Read a form, or a JSON object of texts, within bounds."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/x-www-form-urlencoded":
-        raise QueryError("send a form: application/x-www-form-urlencoded")
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > _LARGEST_FORM:
-            raise QueryError("this form is too large")
+    """Read a form within bounds."""
     try:
-        found = parse_qs(body.decode("utf-8"), keep_blank_values=True, max_num_fields=20)
-    except ValueError:
-        raise QueryError("this is no form") from None
-    return {name: values[-1] for name, values in found.items()}
+        return await read_form(request, _FORM)
+    except RefusedError as error:
+        raise QueryError(str(error)) from None
 
 
 def _values(sent: dict[str, str]) -> tuple[bool, int | None]:
