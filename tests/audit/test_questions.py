@@ -46,7 +46,11 @@ def work(_: str) -> None:
     with clew.run("clerk", tenant="other", actor="bob"):
         with clew.tool("search", effect="read_only"):
             pass
+        clew.decide("approval", "allow", reason="not_needed", subject="search")
         clew.decide("approval", "allow", reason="approved", subject="refund", by="second_person")
+        # Gates have the names that they are given, and others may want an approval too.
+        clew.decide("refunds", "deny", reason="approval_denied", subject="refund", by="self")
+        clew.decide("guardrail_input", "require_approval", reason="odd", subject="gpt-5")
 
 
 @pytest.fixture(params=["file", "store"])
@@ -76,17 +80,20 @@ def ask(table: Table, name: str, **filters: str) -> list[dict[str, Any]]:
 
 
 def test_denials_and_their_rules(table: Table) -> None:
-    """Enforced and observed ones, each with its rule and version."""
+    """Enforced and observed ones, each with its rule and version; what nobody said is left open."""
     assert ask(table, "denials") == [
         {"agent": "desk", "gate": "tool", "reason": "not_permitted", "policy": "tools",
          "version": "2.9", "subject": "refund", "by": "policy", "mode": "enforced",
          "executed": "no"},
         {"agent": "desk", "gate": "context", "reason": "zone", "policy": "zones",
          "version": "2.10", "subject": "gpt-5", "by": "policy", "mode": "observed",
+         "executed": None},
+        {"agent": "clerk", "gate": "refunds", "reason": "approval_denied", "policy": None,
+         "version": None, "subject": "refund", "by": "self", "mode": "enforced",
          "executed": "no"},
     ]  # fmt: skip
     assert len(ask(table, "denials", gate="tool")) == 1
-    assert ask(table, "denials", tenant="other") == []
+    assert ask(table, "denials", tenant="nobody") == []
 
 
 def test_what_only_observing_gates_would_have_stopped(table: Table) -> None:
@@ -102,6 +109,10 @@ def test_who_approved_what(table: Table) -> None:
     assert ask(table, "approvals") == [
         {"agent": "clerk", "outcome": "allow", "reason": "approved", "subject": "refund",
          "by": "second_person"},
+        {"agent": "clerk", "outcome": "deny", "reason": "approval_denied", "subject": "refund",
+         "by": "self"},
+        {"agent": "clerk", "outcome": "require_approval", "reason": "odd", "subject": "gpt-5",
+         "by": "policy"},
     ]  # fmt: skip
 
 
@@ -232,7 +243,11 @@ def test_the_commands(recorded: Exported, tmp_path: Path) -> None:
         )
 
     done = call("denials", "--json")
-    assert [each["reason"] for each in json.loads(done.stdout)] == ["not_permitted", "zone"]
+    assert [each["reason"] for each in json.loads(done.stdout)] == [
+        "not_permitted",
+        "zone",
+        "approval_denied",
+    ]
     done = call("denials", "--csv", "--gate", "tool")
     assert [row["reason"] for row in csv.DictReader(io.StringIO(done.stdout))] == ["not_permitted"]
     assert "not_permitted" in call("denials").stdout

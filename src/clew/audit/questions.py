@@ -41,8 +41,8 @@ QUESTIONS: Final = (
         f"""{_RUNS}
 SELECT {_START} AS time, s.run_id AS run, r.agent, s.gate, s.reason, s.policy,
        s.policy_version AS version, s.subject, s.decided_by AS "by",
-       CASE WHEN s.enforced THEN 'enforced' ELSE 'observed' END AS mode,
-       CASE WHEN s.executed THEN 'yes' ELSE 'no' END AS executed
+       CASE WHEN s.enforced THEN 'enforced' WHEN NOT s.enforced THEN 'observed' END AS mode,
+       CASE WHEN s.executed THEN 'yes' WHEN NOT s.executed THEN 'no' END AS executed
 FROM spans s LEFT JOIN r USING (trace_id)
 WHERE s.outcome = 'deny' {_FILTERS}
 ORDER BY s.start_ns, s.span_id""",
@@ -65,7 +65,9 @@ SELECT {_START} AS time, s.run_id AS run, r.agent, s.outcome, s.reason, s.subjec
        s.actor AS approver, s.decided_by AS "by", round(s.wait_ms / 1000.0, 3) AS waited_s,
        s.subject_digest AS digest
 FROM spans s LEFT JOIN r USING (trace_id)
-WHERE s.gate = 'approval' AND coalesce(s.reason, '') <> 'not_needed' {_FILTERS}
+WHERE (s.gate = 'approval' OR s.outcome = 'require_approval'
+       OR s.decided_by IN ('self', 'second_person', 'initiator_unknown', 'unresolved'))
+  AND coalesce(s.reason, '') <> 'not_needed' {_FILTERS}
 ORDER BY s.start_ns, s.span_id""",
     ),
     Question(
