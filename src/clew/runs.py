@@ -24,7 +24,7 @@ from clew.pipeline.totals import Totals
 from clew.references import Reference
 from clew.sealing import beat_from_now_on, seal_later
 from clew.spans import Agent, Node, error_type, identifier, is_cancellation, put, ungrouped
-from clew.terms import Terms, identify
+from clew.terms import BEFORE, Terms, identify
 from clew.typing import Gate
 from clew.wrapping import wrap_function
 
@@ -161,6 +161,7 @@ class Run(context.Block, Node):
                 totals=self.totals,
                 agent=identifier(self.agent_name, semconv.AGENT_NAME, "agent name"),
                 capture=self._asked_level,
+                data_class=self.terms.strictest()[1],
             )
         )
 
@@ -466,7 +467,8 @@ def resume(
 
     Args:
         reference: what `run.reference()` or `run.suspend()` returned.
-        actor: who the run acts for; a reference does not carry that, nor the next three.
+        actor: who the run acts for; a reference does not carry that, nor the next three. It does
+            carry the strictest class of data that `Run.uses` has declared.
         tenant: the tenant.
         configuration: identifier of the agent's configuration.
         gates: gates for this run, on top of those of the settings.
@@ -484,6 +486,8 @@ def resume(
         level = min(level, parsed.capture)
     known = identify(actor, options)
     terms = Terms(actor=known, gates=tuple(gates), options=options, capture=level)
+    if parsed.data_class is not None:
+        terms.uses(BEFORE, parsed.data_class)
     return Run(parsed.agent, run_id=parsed.run_id, options=options, reference=parsed, terms=terms)
 
 

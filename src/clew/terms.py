@@ -12,6 +12,8 @@ from clew.errors import ConfigurationError
 from clew.pipeline import runtime as _runtime
 from clew.typing import DATA_CLASSES, Gate
 
+BEFORE = "earlier_segment"
+"""The source that stands for what went into the prompts before the run was suspended."""
 _MEMBERS = ("name", "mode", "mandatory", "kinds", "check")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from governed import DENY, Kit, Saying, decisions
 
@@ -15,6 +16,7 @@ from clew.gates.circuit import CircuitGate
 from clew.gates.context import ContextGate
 from clew.gates.rate import RateGate
 from clew.gates.tool import ToolGate, ToolRule
+from clew.references import Reference
 from clew.testing import CaptureExporter, Reply, ScriptedProvider
 from clew.typing import DATA_CLASSES, ZONE_CEILINGS, Proposal, Settlement
 
@@ -158,6 +160,46 @@ async def test_the_strictest_source_decides_over_nested_agents(govern: Govern) -
         "external_global",
         "system_diagnostics",
     )
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_what_went_in_before_a_run_was_suspended_counts(
+    govern: Govern, asynchronous: bool
+) -> None:
+    """The prompt still has it: the reference carries the class, over any number of segments."""
+    exported = govern(ContextGate())
+    kit_name = "openai-async" if asynchronous else "openai-sync"
+    with ScriptedProvider(lambda _: Reply(text="hi")) as server:
+        kit = Kit(kit_name, server)
+        with clew.run("triage") as run:
+            run.uses("style-guide", "editor_content")
+            await kit.ask()
+            with clew.run("helper") as nested:
+                nested.uses("server-logs", "system_diagnostics")
+            reference = run.suspend()
+        for _ in range(2):
+            with clew.resume(reference) as run:
+                with pytest.raises(PolicyDenied, match="system_diagnostics"):
+                    await kit.ask()
+                reference = run.suspend()
+        await kit.close()
+        assert len(server.requests) == 1
+    assert [(one["outcome"], one["subject"], one["data_class"]) for one in decisions(exported)] == [
+        ("allow", "style-guide", "editor_content"),
+        ("deny", "earlier_segment", "system_diagnostics"),
+        ("deny", "earlier_segment", "system_diagnostics"),
+    ]
+
+
+@pytest.mark.parametrize("data_class", [None, *DATA_CLASSES])
+@pytest.mark.parametrize("level", [None, 0, 1, 2, 3])
+def test_a_reference_carries_class_and_level(data_class: str | None, level: int | None) -> None:
+    """Each alone and both together; one of before, with neither, is read as ever."""
+    with clew.run("desk") as run:
+        plain = Reference.parse(run.reference())
+    assert str(plain).startswith("clew1~")
+    made = msgspec.structs.replace(plain, capture=level, data_class=data_class)
+    assert Reference.parse(str(made)) == made
 
 
 def test_an_unknown_class_is_refused_at_once() -> None:
