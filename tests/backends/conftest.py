@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "store" / "support"))
 
-import peers
+import real_peers
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def programs() -> None:
     """Skip where a program is missing; in CI that is a failure."""
-    lacking = peers.missing()
+    lacking = real_peers.missing()
     if lacking is None:
         return
     if os.environ.get("CI") == "true":
@@ -34,17 +34,17 @@ def programs() -> None:
 
 
 @pytest.fixture(scope="module")
-def jaeger(programs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[peers.Jaeger]:
+def jaeger(programs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[real_peers.Jaeger]:
     """Jaeger, with its storage in memory."""
-    with peers.Jaeger(tmp_path_factory.mktemp("jaeger")) as running:
+    with real_peers.Jaeger(tmp_path_factory.mktemp("jaeger")) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def gateway(
-    jaeger: peers.Jaeger, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[peers.Collector]:
+    jaeger: real_peers.Jaeger, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[real_peers.Collector]:
     """The Collector under `gateway.yaml`, before Jaeger."""
     folder = tmp_path_factory.mktemp("gateway")
-    with peers.Collector(folder, "gateway", CLEW_JAEGER=jaeger.otlp) as running:
+    with real_peers.Collector(folder, "gateway", CLEW_JAEGER=jaeger.otlp) as running:
         yield running

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import agent_runs
-import peers
+import real_peers
 import test_dashboards
 import workload
 
@@ -20,7 +20,7 @@ MARK = "<!-- panels -->\n"
 SECONDS = 45
 
 
-def sample(prometheus: peers.Prometheus, expression: str, unit: str) -> str:
+def sample(prometheus: real_peers.Prometheus, expression: str, unit: str) -> str:
     """Return a few values of a query's result, with the labels that tell them apart."""
     shown: list[str] = []
     answer = prometheus.query(test_dashboards.filled_in(expression), prometheus.filled_at)
@@ -39,7 +39,7 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def table(prometheus: peers.Prometheus) -> str:
+def table(prometheus: real_peers.Prometheus) -> str:
     """Return the table."""
     lines = ["| panel | query | sample result |", "| --- | --- | --- |"]
     for where, panel, target in test_dashboards.PANELS:
@@ -58,9 +58,9 @@ def main(page: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="clew-panels-") as name:
         folder = Path(name)
         with (
-            peers.Jaeger(folder / "jaeger") as jaeger,
-            peers.Collector(folder / "gateway", "gateway", CLEW_JAEGER=jaeger.otlp) as gateway,
-            peers.Prometheus(
+            real_peers.Jaeger(folder / "jaeger") as jaeger,
+            real_peers.Collector(folder / "gateway", "gateway", CLEW_JAEGER=jaeger.otlp) as gateway,
+            real_peers.Prometheus(
                 folder / "prometheus",
                 {"gateway": gateway.prometheus, "collector": gateway.own_metrics},
             ) as prometheus,

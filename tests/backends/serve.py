@@ -10,14 +10,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import build_peers
-import peers
+import real_peers
 
 RULES = build_peers.MANIFEST.parents[1] / "dashboards" / "clew.rules.yaml"
 
 
 def main() -> int:
     """Start all three, say where they are, and end them when asked to."""
-    lacking = peers.missing()
+    lacking = real_peers.missing()
     if lacking is not None:
         print(lacking, file=sys.stderr)
         return 1
@@ -27,19 +27,19 @@ def main() -> int:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clew-backends-")))
         try:
-            jaeger = stack.enter_context(peers.Jaeger(folder / "jaeger", port=_port(16686)))
+            jaeger = stack.enter_context(real_peers.Jaeger(folder / "jaeger", port=_port(16686)))
             gateway = stack.enter_context(
-                peers.Collector(
+                real_peers.Collector(
                     folder / "gateway", "gateway", http_port=_port(4318), CLEW_JAEGER=jaeger.otlp
                 )
             )
             targets = {"gateway": gateway.prometheus, "collector": gateway.own_metrics}
             prometheus = stack.enter_context(
-                peers.Prometheus(
+                real_peers.Prometheus(
                     folder / "prometheus", targets, rules=[RULES], every="5s", port=_port(9090)
                 )
             )
-        except peers.PeerError as error:
+        except real_peers.PeerError as error:
             print(error, file=sys.stderr)
             return 1
         running = (jaeger, gateway, prometheus)
@@ -63,7 +63,7 @@ def main() -> int:
 
 def _port(usual: int) -> int:
     """Return the usual port, or a free one where somebody has it."""
-    return usual if peers.is_free(usual) else peers.free_port()
+    return usual if real_peers.is_free(usual) else real_peers.free_port()
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 
 import build_peers
-import peers
 import pytest
+import real_peers
 import yaml
 from typer.testing import CliRunner
 
@@ -34,13 +34,13 @@ def test_the_files_are_what_the_command_prints(name: str) -> None:
     """After a change of the list: `clew collector-config --write collector-config`."""
     code, printed, _ = clew("collector-config", name)
     assert 0 == code
-    assert (peers.CONFIGS / f"{name}.yaml").read_text() == printed
+    assert (real_peers.CONFIGS / f"{name}.yaml").read_text() == printed
     assert yaml.safe_load(printed)
 
 
 def test_the_table_is_up_to_date_and_marks_every_key() -> None:
     """Each key of the list has a line, with how exact the Collector's rule is."""
-    assert documents.table(DEFAULT) == (peers.CONFIGS / "RULES.md").read_text()
+    assert documents.table(DEFAULT) == (real_peers.CONFIGS / "RULES.md").read_text()
     code, printed, _ = clew("collector-config", "table", "--json")
     assert 0 == code
     rows = json.loads(printed)
@@ -55,7 +55,7 @@ def test_the_collector_takes_each_configuration(programs: None, names: list[str]
     """`validate` builds every component and reads every statement."""
     command = [str(build_peers.program("collector")), "validate"]
     for name in names:
-        command += ["--config", str(peers.CONFIGS / f"{name}.yaml")]
+        command += ["--config", str(real_peers.CONFIGS / f"{name}.yaml")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert 0 == done.returncode, done.stderr[-2000:]
 
@@ -64,10 +64,10 @@ def test_the_manifest_names_exactly_the_components_that_are_used() -> None:
     """Nothing is built that no configuration uses, and nothing used is missing."""
     used: set[str] = set()
     for name in ("local", "gateway", "sampling", "agent"):
-        config = yaml.safe_load((peers.CONFIGS / f"{name}.yaml").read_text())
+        config = yaml.safe_load((real_peers.CONFIGS / f"{name}.yaml").read_text())
         for kind in ("receivers", "processors", "connectors", "exporters", "extensions"):
             used |= {each.split("/")[0].replace("_", "") for each in config.get(kind) or {}}
-    manifest = (peers.CONFIGS / "builder.yaml").read_text()
+    manifest = (real_peers.CONFIGS / "builder.yaml").read_text()
     built = set(
         re.findall(r"/(\w+?)(?:receiver|processor|connector|exporter|extension)? v0", manifest)
     )
@@ -77,7 +77,7 @@ def test_the_manifest_names_exactly_the_components_that_are_used() -> None:
 
 def test_all_modules_are_of_one_release() -> None:
     """v0.161.0, and the stable modules of the same day."""
-    manifest = (peers.CONFIGS / "builder.yaml").read_text()
+    manifest = (real_peers.CONFIGS / "builder.yaml").read_text()
     versions = set(re.findall(r"gomod: \S+ (v\S+)", manifest))
     assert {"v0.161.0", "v1.67.0"} == versions
 

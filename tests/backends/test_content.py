@@ -9,8 +9,8 @@ from typing import Any
 
 import agent_runs
 import openai
-import peers
 import pytest
+import real_peers
 
 import clew
 from clew import semconv
@@ -29,14 +29,14 @@ QUESTION = "Where is it? \u00e4\u4e2d\U0001f600\n" * 1500
 
 @pytest.fixture(scope="module")
 def open_gateway(
-    jaeger: peers.Jaeger, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[peers.Collector]:
+    jaeger: real_peers.Jaeger, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[real_peers.Collector]:
     """The gateway as `clew collector-config gateway --content` configures it."""
     folder = tmp_path_factory.mktemp("open-gateway")
     allow_list = AllowList.default().extended(dict.fromkeys(semconv.CONTENT, Captured()))
     config = folder / "gateway.yaml"
     config.write_text(documents.document("gateway", allow_list))
-    with peers.Collector(folder, config, CLEW_JAEGER=jaeger.otlp) as running:
+    with real_peers.Collector(folder, config, CLEW_JAEGER=jaeger.otlp) as running:
         yield running
 
 
@@ -68,7 +68,7 @@ def talk(base_url: str, calls: int, **options: Any) -> str:
     return trace_id
 
 
-def record_of(jaeger: peers.Jaeger, trace_id: str, spans: int) -> RunRecord:
+def record_of(jaeger: real_peers.Jaeger, trace_id: str, spans: int) -> RunRecord:
     """Return a run once all its spans are there."""
     with open_source(f"jaeger://{jaeger.address}?timeout=60") as source:
         agent_runs.eventually(lambda: len(source.run(trace_id).spans), spans, seconds=60)
@@ -76,7 +76,7 @@ def record_of(jaeger: peers.Jaeger, trace_id: str, spans: int) -> RunRecord:
 
 
 def test_three_hundred_calls_with_content_arrive_whole(
-    open_gateway: peers.Collector, jaeger: peers.Jaeger
+    open_gateway: real_peers.Collector, jaeger: real_peers.Jaeger
 ) -> None:
     """Jaeger's default limits lose no span of a large run, and all content in it is valid JSON.
 
@@ -98,7 +98,7 @@ def test_three_hundred_calls_with_content_arrive_whole(
 
 
 def test_the_gateway_lets_no_content_pass_unless_it_is_told_to(
-    gateway: peers.Collector, jaeger: peers.Jaeger
+    gateway: real_peers.Collector, jaeger: real_peers.Jaeger
 ) -> None:
     """Content that a service captured does not pass a gateway with the list as it comes."""
     trace_id = talk(gateway.otlp, 2)

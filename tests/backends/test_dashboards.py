@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import agent_runs
-import peers
 import pytest
+import real_peers
 import traceql
 import workload
 
@@ -65,12 +65,12 @@ def filled_in(expression: str) -> str:
 
 @pytest.fixture(scope="module")
 def prometheus(
-    gateway: peers.Collector, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[peers.Prometheus]:
+    gateway: real_peers.Collector, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[real_peers.Prometheus]:
     """Prometheus, scraping the gateway while a service is busy behind it."""
     targets = {"gateway": gateway.prometheus, "collector": gateway.own_metrics}
     folder = tmp_path_factory.mktemp("prometheus")
-    with peers.Prometheus(folder, targets, rules=[FOLDER / "clew.rules.yaml"]) as running:
+    with real_peers.Prometheus(folder, targets, rules=[FOLDER / "clew.rules.yaml"]) as running:
         agent_runs.run_demo(gateway.otlp, metric_readers=(agent_runs.reader(gateway.otlp),))
         # The counts of spans are flushed each 15 s; two of them make a rate.
         workload.everything(gateway.otlp, 20)
@@ -92,7 +92,7 @@ def test_the_files_are_what_the_generator_writes() -> None:
 
 
 @pytest.mark.parametrize("where", [each[0] for each in PROMQL])
-def test_each_panel_has_data(prometheus: peers.Prometheus, where: str) -> None:
+def test_each_panel_has_data(prometheus: real_peers.Prometheus, where: str) -> None:
     """The panel's query runs in Prometheus and returns numbers."""
     _, _, target = next(each for each in PROMQL if each[0] == where)
     expression = filled_in(target["expr"])
@@ -102,7 +102,7 @@ def test_each_panel_has_data(prometheus: peers.Prometheus, where: str) -> None:
 
 
 def test_figures_are_those_of_the_runs(
-    gateway: peers.Collector, jaeger: peers.Jaeger, prometheus: peers.Prometheus
+    gateway: real_peers.Collector, jaeger: real_peers.Jaeger, prometheus: real_peers.Prometheus
 ) -> None:
     """What a dashboard says in sum is what the runs say of themselves one by one."""
     from clew.sources import open_source
@@ -129,7 +129,7 @@ def test_figures_are_those_of_the_runs(
 
 
 def test_processes_of_one_call_each_are_all_counted(
-    gateway: peers.Collector, prometheus: peers.Prometheus
+    gateway: real_peers.Collector, prometheus: real_peers.Prometheus
 ) -> None:
     """A counter that is born with its last value counts: five scripts of one run are five runs."""
     command = [sys.executable, str(Path(__file__).with_name("short.py"))]
@@ -144,7 +144,7 @@ def test_processes_of_one_call_each_are_all_counted(
 
 
 def test_latency_panels_read_a_service_under_either_profile(
-    gateway: peers.Collector, prometheus: peers.Prometheus
+    gateway: real_peers.Collector, prometheus: real_peers.Prometheus
 ) -> None:
     """A service with the new names beside one with today's: the panels show both, each once."""
     workload.everything(gateway.otlp, 4, name="newer", metric_profile="v0.1.0")
@@ -246,7 +246,7 @@ def test_each_table_of_runs_leads_to_the_run() -> None:
         assert "${jaeger}/trace/${__data.fields.traceID}" in urls
 
 
-def test_rules_load_and_none_is_broken(prometheus: peers.Prometheus) -> None:
+def test_rules_load_and_none_is_broken(prometheus: real_peers.Prometheus) -> None:
     """Prometheus evaluates every recording and alert rule on real metrics without an error."""
 
     def health() -> set[str]:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import agent_runs
 import msgspec
-import peers
 import pytest
+import real_peers
 import requests
 import sample_runs
 from typer.testing import CliRunner
@@ -33,7 +33,7 @@ def send(base_url: str, *runs: sample_runs.Sample) -> None:
     assert (200, b"\n\x00") == (answer.status_code, answer.content)
 
 
-def in_jaeger(jaeger: peers.Jaeger, trace_id: str, spans: int) -> RunRecord:
+def in_jaeger(jaeger: real_peers.Jaeger, trace_id: str, spans: int) -> RunRecord:
     """Return a run once all its spans are there."""
     with open_source(f"jaeger://{jaeger.address}") as source:
         agent_runs.eventually(lambda: len(source.run(trace_id).spans), spans)
@@ -41,7 +41,7 @@ def in_jaeger(jaeger: peers.Jaeger, trace_id: str, spans: int) -> RunRecord:
 
 
 def test_a_run_is_found_under_its_uuid_complete_and_in_order(
-    gateway: peers.Collector, jaeger: peers.Jaeger
+    gateway: real_peers.Collector, jaeger: real_peers.Jaeger
 ) -> None:
     """What the agent exported is in Jaeger, under the run's id, every span once and in order."""
     run_id, exported = agent_runs.run_demo(gateway.otlp)
@@ -70,7 +70,7 @@ def test_a_run_is_found_under_its_uuid_complete_and_in_order(
 
 
 def test_clew_verify_proves_from_jaeger_that_nothing_is_missing(
-    gateway: peers.Collector, jaeger: peers.Jaeger, monkeypatch: pytest.MonkeyPatch
+    gateway: real_peers.Collector, jaeger: real_peers.Jaeger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that went through the Collector and was stored by Jaeger verifies as complete."""
     monkeypatch.setenv("CLEW_INTEGRITY_KEY", "a secret of thirty-two bytes, or more")
@@ -84,7 +84,7 @@ def test_clew_verify_proves_from_jaeger_that_nothing_is_missing(
 
 
 def test_the_same_run_from_every_source(
-    gateway: peers.Collector, jaeger: peers.Jaeger, tmp_path: Path
+    gateway: real_peers.Collector, jaeger: real_peers.Jaeger, tmp_path: Path
 ) -> None:
     """Store, file and Jaeger show the same run; only links do not pass the Collector."""
     run = sample_runs.suspended("5a5a5a5a-0000-4000-8000-000000000001")
@@ -109,7 +109,7 @@ def test_the_same_run_from_every_source(
     assert forms[0] == read
 
 
-def test_lists_filters_and_pages(gateway: peers.Collector, jaeger: peers.Jaeger) -> None:
+def test_lists_filters_and_pages(gateway: real_peers.Collector, jaeger: real_peers.Jaeger) -> None:
     """Jaeger's runs are listed newest first, filtered and paged like those of any source."""
     base = sample_runs.START_NS + 86_400 * 10**9
     made = [

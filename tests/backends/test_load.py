@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import json
 
-import peers
 import pytest
+import real_peers
 from typer.testing import CliRunner
 
 from clew.cli import build
@@ -54,7 +54,7 @@ def test_what_it_says_is_what_arrived() -> None:
     )
 
 
-def test_through_the_real_collector(gateway: peers.Collector) -> None:
+def test_through_the_real_collector(gateway: real_peers.Collector) -> None:
     """The gateway takes all of it, and says so."""
     code, printed, _ = load("--to", gateway.otlp, "--rate", "40", "--seconds", "2", "--json")
     assert 0 == code

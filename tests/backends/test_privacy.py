@@ -9,8 +9,8 @@ from typing import Any
 
 import agent_runs
 import careless
-import peers
 import pytest
+import real_peers
 import requests
 
 from clew.testing import OtlpSink
@@ -20,19 +20,19 @@ AGENT = "carelessagent"
 
 
 @pytest.fixture(scope="module")
-def stored(programs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[peers.Jaeger]:
+def stored(programs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[real_peers.Jaeger]:
     """Jaeger, with its storage in files."""
-    with peers.Jaeger(tmp_path_factory.mktemp("badger"), files=True) as running:
+    with real_peers.Jaeger(tmp_path_factory.mktemp("badger"), files=True) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def gate(
-    stored: peers.Jaeger, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[peers.Collector]:
+    stored: real_peers.Jaeger, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[real_peers.Collector]:
     """The gateway before it."""
     folder = tmp_path_factory.mktemp("gate")
-    with peers.Collector(folder, "gateway", CLEW_JAEGER=stored.otlp) as running:
+    with real_peers.Collector(folder, "gateway", CLEW_JAEGER=stored.otlp) as running:
         yield running
 
 
@@ -52,7 +52,7 @@ def held(folder: Path) -> bytes:
 
 
 def test_nothing_of_a_careless_application_is_in_jaegers_storage(
-    gate: peers.Collector, stored: peers.Jaeger
+    gate: real_peers.Collector, stored: real_peers.Jaeger
 ) -> None:
     """Attributes, names, status, events, links, scope and resource: no marker is stored."""
     assert 200 == post(gate.otlp, "traces", careless.message(TRACE, AGENT))
@@ -72,7 +72,7 @@ def test_nothing_of_a_careless_application_is_in_jaegers_storage(
     }
     assert [] == span["references"]
     assert careless.MARKER not in str(answer)
-    stored.stop()  # it writes what it holds in memory
+    stored.kill()  # a regular end would pack what is in its log into compressed tables
     files = held(stored.data)
     stored.start()
     assert AGENT.encode() in files  # this is where spans are
@@ -84,18 +84,18 @@ def test_the_same_spans_without_the_collector_do_hold_the_marker(
     programs: None, tmp_path: Path
 ) -> None:
     """The test above can fail: stored directly, the marker is in every place."""
-    with peers.Jaeger(tmp_path, files=True) as direct:
+    with real_peers.Jaeger(tmp_path, files=True) as direct:
         import grpc
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import TraceServiceStub
 
         with grpc.insecure_channel(direct.otlp) as channel:
             TraceServiceStub(channel).Export(careless.message(TRACE, AGENT))
-        direct.stop()
+        direct.kill()
         files = held(direct.data)
     assert careless.MARKER.encode() in files
 
 
-def test_no_label_of_a_careless_application_is_a_metric(gate: peers.Collector) -> None:
+def test_no_label_of_a_careless_application_is_a_metric(gate: real_peers.Collector) -> None:
     """Metrics of others are dropped, and labels that are not Clew's, or hold prose."""
     assert 200 == post(gate.otlp, "metrics", careless.metrics(AGENT))
 
@@ -114,7 +114,7 @@ def test_no_label_of_a_careless_application_is_a_metric(gate: peers.Collector) -
     assert "http_server" not in text
 
 
-def test_logs_are_not_taken(gate: peers.Collector) -> None:
+def test_logs_are_not_taken(gate: real_peers.Collector) -> None:
     """There is no pipeline for logs: nobody has said what of them may pass."""
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
@@ -126,7 +126,7 @@ def test_local_yaml_keeps_the_marker_from_viewer_and_file(programs: None, tmp_pa
     file = tmp_path / "runs.otlp.jsonl"
     with (
         OtlpSink() as viewer,
-        peers.Collector(
+        real_peers.Collector(
             tmp_path / "c", "local", CLEW_VIEWER=viewer.base_url, CLEW_FILE=str(file)
         ) as local,
     ):

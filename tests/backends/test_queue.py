@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import agent_runs
-import peers
+import real_peers
 import requests
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -66,10 +66,10 @@ def test_killed_and_restarted_under_load_nothing_accepted_is_lost(
     programs: None, tmp_path: Path
 ) -> None:
     """The Collector is killed twice, its backend is down meanwhile; each accepted span arrives."""
-    port = peers.free_port()
-    backend = f"127.0.0.1:{peers.free_port()}"  # nobody listens there
+    port = real_peers.free_port()
+    backend = f"127.0.0.1:{real_peers.free_port()}"  # nobody listens there
     settings = {"CLEW_JAEGER": backend}
-    gateway = peers.Collector(tmp_path / "gateway", "gateway", http_port=port, **settings)
+    gateway = real_peers.Collector(tmp_path / "gateway", "gateway", http_port=port, **settings)
     senders = [Sender(gateway.otlp, 1 + number * 10**9) for number in range(2)]
     try:
         gateway.start()
@@ -93,7 +93,7 @@ def test_killed_and_restarted_under_load_nothing_accepted_is_lost(
         accepted = set.union(*(each.accepted for each in senders))
         assert len(accepted) > 2000
         assert all(each.refused for each in senders)  # it was down while they sent
-        with peers.Jaeger(tmp_path / "jaeger") as jaeger:
+        with real_peers.Jaeger(tmp_path / "jaeger") as jaeger:
             gateway._environment["CLEW_JAEGER"] = jaeger.otlp
             gateway.start()
 
@@ -109,7 +109,7 @@ def test_killed_and_restarted_under_load_nothing_accepted_is_lost(
             sample = [*sorted(accepted)[:: max(1, len(accepted) // 300)], max(accepted)]
             lost = [
                 each for each in sample
-                if not peers.answers_with(f"http://{jaeger.address}/api/v3/traces/{each:032x}", 200)
+                if not real_peers.answers_with(f"http://{jaeger.address}/api/v3/traces/{each:032x}", 200)
             ]  # fmt: skip
             assert [] == lost
     finally:

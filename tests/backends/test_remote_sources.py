@@ -12,8 +12,8 @@ from pathlib import Path
 
 import agent_runs
 import msgspec
-import peers
 import pytest
+import real_peers
 import requests
 import sample_runs
 import stand_ins
@@ -52,8 +52,8 @@ def source(
             with open_source(f"store://{path}") as opened:
                 yield opened
         case "jaeger":
-            jaeger: peers.Jaeger = request.getfixturevalue("jaeger")
-            gateway: peers.Collector = request.getfixturevalue("gateway")
+            jaeger: real_peers.Jaeger = request.getfixturevalue("jaeger")
+            gateway: real_peers.Collector = request.getfixturevalue("gateway")
             headers = {"content-type": "application/x-protobuf"}
             requests.post(f"{gateway.otlp}/v1/traces", data=MESSAGE, headers=headers, timeout=10)
             with open_source(f"jaeger://{jaeger.address}") as opened:
@@ -164,7 +164,7 @@ def ask(address: str) -> str:
 @pytest.mark.parametrize("kind", REMOTE)
 def test_a_backend_that_is_down(kind: str) -> None:
     """It is said where nobody listens."""
-    address = f"127.0.0.1:{peers.free_port()}"
+    address = f"127.0.0.1:{real_peers.free_port()}"
     said = ask(f"{kind}://{address}")
     assert said.endswith(f" at http://{address} cannot be reached: nobody listens there")
 

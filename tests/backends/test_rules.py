@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import agent_runs
-import peers
 import pytest
+import real_peers
 import requests
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
@@ -128,7 +128,7 @@ class Through:
         self.sink = OtlpSink()
         config = folder / "local.yaml"
         config.write_text(documents.document("local", allow_list))
-        self.collector = peers.Collector(folder, config, CLEW_FILE=str(folder / "out.jsonl"))
+        self.collector = real_peers.Collector(folder, config, CLEW_FILE=str(folder / "out.jsonl"))
 
     def __enter__(self) -> Self:
         self.sink.__enter__()

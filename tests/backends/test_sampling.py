@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import agent_runs
-import peers
 import pytest
+import real_peers
 import requests
 import sample_runs
 
@@ -21,8 +21,8 @@ from clew.sources import RunNotFoundError, open_source
 
 @pytest.fixture(scope="module")
 def sampling(
-    jaeger: peers.Jaeger, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[peers.Collector]:
+    jaeger: real_peers.Jaeger, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[real_peers.Collector]:
     """The gateway with the sampling profile: it keeps nothing of what is like all the others."""
     settings = {
         "CLEW_JAEGER": jaeger.otlp,
@@ -31,7 +31,7 @@ def sampling(
         "CLEW_KEEP_PERCENT": "0",
     }
     folder = tmp_path_factory.mktemp("sampling")
-    with peers.Collector(folder, "gateway", "sampling", **settings) as running:
+    with real_peers.Collector(folder, "gateway", "sampling", **settings) as running:
         yield running
 
 
@@ -69,7 +69,7 @@ def decision(made: sample_runs.Sample, outcome: str) -> sample_runs.Sent:
     )  # fmt: skip
 
 
-def send(gateway: peers.Collector, made: sample_runs.Sample, *spans: sample_runs.Sent) -> None:
+def send(gateway: real_peers.Collector, made: sample_runs.Sample, *spans: sample_runs.Sent) -> None:
     """Send a run, or some of its spans."""
     part = made
     if spans:
@@ -84,7 +84,7 @@ def send(gateway: peers.Collector, made: sample_runs.Sample, *spans: sample_runs
     assert 200 == answer.status_code
 
 
-def types(jaeger: peers.Jaeger, made: sample_runs.Sample) -> list[str]:
+def types(jaeger: real_peers.Jaeger, made: sample_runs.Sample) -> list[str]:
     """Return the types of a run's spans that are in Jaeger."""
     with open_source(f"jaeger://{jaeger.address}") as source:
         try:
@@ -93,7 +93,9 @@ def types(jaeger: peers.Jaeger, made: sample_runs.Sample) -> list[str]:
             return []
 
 
-def test_which_runs_are_kept_whole(sampling: peers.Collector, jaeger: peers.Jaeger) -> None:
+def test_which_runs_are_kept_whole(
+    sampling: real_peers.Collector, jaeger: real_peers.Jaeger
+) -> None:
     """Denials, approvals, waits, failures, writes, cost: whole; of others the audit's spans."""
     ordinary = run()
     kept = {
@@ -116,7 +118,7 @@ def test_which_runs_are_kept_whole(sampling: peers.Collector, jaeger: peers.Jaeg
 
 
 def test_a_denial_after_the_decision_is_kept_and_its_run_with_it(
-    sampling: peers.Collector, jaeger: peers.Jaeger
+    sampling: real_peers.Collector, jaeger: real_peers.Jaeger
 ) -> None:
     """A run that lasts longer than the wait: its late denial and its run span never wait."""
     made = run()
@@ -130,7 +132,7 @@ def test_a_denial_after_the_decision_is_kept_and_its_run_with_it(
 
 
 def test_a_denial_at_the_end_of_a_run_that_the_wait_covers_keeps_all_of_it(
-    sampling: peers.Collector, jaeger: peers.Jaeger
+    sampling: real_peers.Collector, jaeger: real_peers.Jaeger
 ) -> None:
     """The decision comes after the run's end, so the last span counts as much as the first."""
     made = run()
@@ -145,7 +147,7 @@ def test_a_denial_at_the_end_of_a_run_that_the_wait_covers_keeps_all_of_it(
 
 def test_the_shipped_waits_cover_a_run_of_five_minutes() -> None:
     """What the profile says without variables: ten minutes, and 15 s after the outermost span."""
-    text = (peers.CONFIGS / "sampling.yaml").read_text()
+    text = (real_peers.CONFIGS / "sampling.yaml").read_text()
     assert "decision_wait: ${env:CLEW_DECISION_WAIT:-10m}" in text
     assert "decision_wait_after_root_received: ${env:CLEW_DECISION_AFTER_ROOT:-15s}" in text
 
@@ -153,16 +155,16 @@ def test_the_shipped_waits_cover_a_run_of_five_minutes() -> None:
 def test_an_agent_sends_all_spans_of_a_run_to_one_gateway(programs: None, tmp_path: Path) -> None:
     """Two gateways, forty runs sent span by span: each run is whole at one, both have some."""
     with ExitStack() as stack:
-        backends = [stack.enter_context(peers.Jaeger(tmp_path / f"j{n}")) for n in (1, 2)]
+        backends = [stack.enter_context(real_peers.Jaeger(tmp_path / f"j{n}")) for n in (1, 2)]
         gateways = [
             stack.enter_context(
-                peers.Collector(tmp_path / f"g{n}", "gateway", CLEW_JAEGER=each.otlp)
+                real_peers.Collector(tmp_path / f"g{n}", "gateway", CLEW_JAEGER=each.otlp)
             )
             for n, each in enumerate(backends)
         ]
         listed = f"[{', '.join(each.otlp_grpc for each in gateways)}]"
         agent = stack.enter_context(
-            peers.Collector(tmp_path / "agent", "agent", CLEW_GATEWAYS=listed)
+            real_peers.Collector(tmp_path / "agent", "agent", CLEW_GATEWAYS=listed)
         )
         made = [run() for _ in range(40)]
         for each in made:

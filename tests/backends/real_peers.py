@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -45,6 +47,15 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
         return True
+
+
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def _end_with_parent() -> None:
+    """Ask the kernel to end this process when the one that started it dies."""
+    if _libc is not None:
+        _libc.prctl(1, signal.SIGKILL)
 
 
 class Peer:
@@ -89,6 +100,7 @@ class Peer:
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for whoever started it
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 - one call of the C library
             )
 
     def alive(self) -> bool:
@@ -172,7 +184,8 @@ class Jaeger(Peer):
         folder.mkdir(parents=True, exist_ok=True)
         config.write_text(json.dumps(self._config(files), indent=1))
         command = [str(build_peers.program("jaeger")), "--config", str(config)]
-        super().__init__("jaeger", command, folder)
+        # It would trace itself, to whoever listens on port 4317.
+        super().__init__("jaeger", command, folder, {"OTEL_TRACES_SAMPLER": "always_off"})
 
     def _config(self, files: bool) -> dict[str, Any]:
         kept = {"directories": {"keys": str(self.data), "values": str(self.data)}}
