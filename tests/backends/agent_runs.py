@@ -85,7 +85,7 @@ def _trace_id(span: ReadableSpan) -> int:
     return context.trace_id if context else 0
 
 
-def eventually(ask: Callable[[], Any], expected: Any = None, seconds: float = 20) -> Any:
+def eventually(ask: Callable[[], Any], expected: Any = None, seconds: float = 60) -> Any:
     """Ask until the answer is what is expected (or anything true), and return the last answer."""
     deadline = time.monotonic() + seconds
     while True:

@@ -26,7 +26,7 @@ def sampling(
     """The gateway with the sampling profile: it keeps nothing of what is like all the others."""
     settings = {
         "CLEW_JAEGER": jaeger.otlp,
-        "CLEW_DECISION_WAIT": "6s",
+        "CLEW_DECISION_WAIT": "9s",
         "CLEW_DECISION_AFTER_ROOT": "1s",
         "CLEW_KEEP_PERCENT": "0",
     }
@@ -124,7 +124,7 @@ def test_a_denial_after_the_decision_is_kept_and_its_run_with_it(
     made = run()
     round_, root = made.spans
     send(sampling, made, round_)
-    time.sleep(8)  # decided on the round alone: it is like all the others
+    time.sleep(11)  # decided on the round alone: it is like all the others
     send(sampling, made, decision(made, "deny"))
     send(sampling, made, root)
     wanted = ["decision", "run"]
