@@ -132,7 +132,7 @@ def of_tool(
         tool=call.name,
         registered=call.name in REGISTERED or call.name in offered,
         call_id=call.id,
-        effect=call.effect,
+        effect=call.feared_effect,
         arguments_bytes=None if call.arguments is None else len(call.arguments),
         turn=turn,
         executing=executing,

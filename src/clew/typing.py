@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple, Protocol, runtime_checkable
 from msgspec import Struct
 
 from clew.actors import Actor
+from clew.closed_sets import TOOL_EFFECTS
 from clew.facts import RequestFacts, ResponseFacts, Usage
 
 
@@ -114,6 +115,12 @@ class PendingCall(Struct, frozen=True, kw_only=True):
     effect: str | None = None
     """`read_only`, `idempotent_write` or `non_idempotent_write`."""
 
+    @property
+    def feared_effect(self) -> str:
+        """The effect to reckon with: what nobody declared writes, and cannot be repeated."""
+        declared = self.effect is not None and self.effect in TOOL_EFFECTS
+        return str(self.effect) if declared else TOOL_EFFECTS[-1]
+
     def __repr__(self) -> str:
         return f"PendingCall(name={self.name!r}, id={self.id!r}, effect={self.effect!r})"
 
@@ -153,6 +160,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
     """Whether the tool's name was given in code, and not only chosen by a model."""
     call_id: str | None = None
     effect: str | None = None
+    """Of a tool call; one that nobody declared is `non_idempotent_write`."""
     arguments_bytes: int | None = None
     turn: tuple[PendingCall, ...] = ()
     """The tool calls that are decided on together, this one included."""

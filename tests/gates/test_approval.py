@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from governed import MARK, decisions
+from governed import MARK, Saying, decisions
 
 import clew
 from clew.actors import Actor
@@ -168,6 +168,32 @@ async def test_asynchronous_code_waits_and_passes_alike(govern: Govern, store: A
         )
         await pay(euros=3, to="x")
     assert done == [3]
+
+
+@pytest.mark.parametrize(
+    ("effect", "waits"),
+    [
+        (None, True),
+        ("non_idempotent_write", True),
+        ("wrte", True),
+        ("idempotent_write", False),
+        ("read_only", False),
+    ],
+)
+def test_a_tool_whose_effect_nobody_declared_is_reckoned_with(
+    govern: Govern, store: Any, effect: str | None, waits: bool
+) -> None:
+    """It may write, and cannot be repeated: what is not known is not allowed to pass."""
+    gate = Saying(None, kinds=frozenset({"tool_call"}))
+    govern(ApprovalGate(effects={"non_idempotent_write"}, store=store), gate)
+    call = clew.tool("pay", effect=effect, arguments="{}")
+    if waits:
+        with pytest.raises(ApprovalRequired), clew.run("desk"):
+            call.__enter__()
+    else:
+        with clew.run("desk"), call:
+            pass
+    assert [one.effect for one in gate.asked] == ["non_idempotent_write" if waits else effect]
 
 
 def test_a_call_that_cannot_be_bound_is_denied(govern: Govern, store: Any) -> None:

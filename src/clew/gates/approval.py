@@ -46,7 +46,8 @@ class ApprovalGate(BaseGate):
 
     Args:
         tools: names of tools that need an approval.
-        effects: effects that need one, such as `non_idempotent_write`.
+        effects: effects that need one, such as `non_idempotent_write`, which is also that of
+            tools whose effect nobody declared.
         needs: a function of yours that is asked about every other call.
         store: where approvals are kept; in memory unless given.
         four_eyes: whether the person that the run acts for may not approve (denying is allowed).
@@ -113,7 +114,7 @@ class ApprovalGate(BaseGate):
             self.store.decide(msgspec.structs.replace(approval, reference=reference))
 
     def _needs(self, call: PendingCall) -> bool:
-        if call.name in self._tools or call.effect in self._effects:
+        if call.name in self._tools or call.feared_effect in self._effects:
             return True
         return self._asks is not None and self._asks(call)
 
