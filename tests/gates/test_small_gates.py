@@ -50,6 +50,17 @@ def said(gate: Any, **facts: Any) -> tuple[str, str | None]:
         ({"tool": "admin", "actor": Actor(id="", kind="anonymous", admin=True)}, "requires_admin"),
         ({"tool": "admin", "actor": ADMIN}, "permitted"),
         ({"tool": "scoped", "actor": Actor(id="s", kind="service")}, "requires_scope"),
+        ({"tool": "scoped", "actor": ADMIN}, "permitted"),
+        ({"tool": "scoped"}, "requires_scope"),
+        (
+            {
+                "tool": "scoped",
+                "actor": Actor(
+                    id="", kind="anonymous", admin=True, scopes=frozenset({"tool:scoped"})
+                ),
+            },
+            "requires_scope",
+        ),
         (
             {
                 "tool": "scoped",

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
+from clew.actors import Actor
 from clew.gates.base import BaseGate, allow, deny
 from clew.typing import DATA_CLASSES, UNKNOWN_ZONE, ZONE_CEILINGS, GateMode, Proposal, Verdict
 
@@ -101,8 +102,8 @@ class ToolGate(BaseGate):
         return Verdict(outcome="allow", reason="permitted", subject=name)
 
 
-def _declares(actor: object, scope: str) -> bool:
-    return bool(getattr(actor, "admin", False)) or scope in getattr(actor, "scopes", ())
+def _declares(actor: Actor, scope: str) -> bool:
+    return actor.kind != "anonymous" and (actor.admin or scope in actor.scopes)
 
 
 def exceeds(data_class: str | None, zone: str) -> bool:
