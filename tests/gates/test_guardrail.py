@@ -163,13 +163,24 @@ async def test_guardrails_work_one_after_the_other(
     assert seen == ["***"]
 
 
-@pytest.mark.parametrize("header", ["x-amz-content-sha256", "content-digest", "authorization"])
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        ("x-amz-content-sha256", "x"),
+        ("content-digest", "x"),
+        ("x-ms-content-sha256", "x"),
+        ("x-content-sha256", "x"),
+        ("signature-input", "sig1=()"),
+        ("authorization", "AWS4-HMAC-SHA256 x"),
+        ("authorization", "HMAC-SHA256 SignedHeaders=x-ms-date"),
+        ("authorization", 'Signature version="1",keyId="x"'),
+    ],
+)
 def test_what_is_signed_is_denied_and_not_changed(
-    govern: Govern, server: ScriptedProvider, header: str
+    govern: Govern, server: ScriptedProvider, header: str, value: str
 ) -> None:
     """A body over which something was signed cannot be changed: the redaction denies."""
     govern(InputGuardrail(no_keys))
-    value = "AWS4-HMAC-SHA256 x" if header == "authorization" else "x"
     body = {"model": "m", "messages": [{"role": "user", "content": SECRET}]}
     with httpx.Client(trust_env=False) as client:
         url = f"{server.openai_base_url}/chat/completions"

@@ -28,12 +28,19 @@ _SIGNATURES = frozenset(
         b"content-encoding",
         b"content-md5",
         b"digest",
+        b"repr-digest",
         b"signature",
+        b"signature-input",
         b"x-amz-content-sha256",
         b"x-amz-date",
+        b"x-content-sha256",
+        b"x-ms-content-sha256",
     }
 )
 """Headers that say something about the body that would no longer hold for another one."""
+_SIGNED = ("aws4-", "hmac", "signature ")
+"""How an `Authorization` begins that is made over the request: of AWS, Azure, and RFC draft cavage
+(which Oracle's cloud uses)."""
 
 
 class _Asked(NamedTuple):
@@ -64,7 +71,7 @@ def _look(runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _A
 def _is_signed(request: Any) -> bool:
     if not _SIGNATURES.isdisjoint(reading.names_of(request.headers)):
         return True
-    return str(request.headers.get("authorization", "")).startswith("AWS4-")
+    return str(request.headers.get("authorization", "")).lower().startswith(_SIGNED)
 
 
 def _changed(
