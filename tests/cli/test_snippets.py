@@ -279,6 +279,13 @@ def test_a_check_finds_problems_and_exits_with_one(clew: Clew):
     ) == clew("check", "c.yaml", "--from", "lib.yaml")
 
 
+def test_a_library_in_the_place_of_a_configuration_is_told_so(clew: Clew):
+    """Who asks for a check of a library by its name alone learns how."""
+    code, out, _ = clew("check", "lib.yaml")
+    assert 1 == code
+    assert "snippets: is a library's, not a configuration's: give the file by `--from`" in out
+
+
 def test_a_check_of_the_store(clew: Clew):
     """What was imported, against configurations; notes alone are success."""
     clew("import", "lib.yaml")
