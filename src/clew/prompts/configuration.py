@@ -103,7 +103,7 @@ class Configuration(BaseModel):
             if first["type"] == "extra_forbidden":
                 near = get_close_matches(str(place[-1]), cls.model_fields, n=1)
                 problem = "is unknown" + (f"; is it {near[0]!r}?" if near else "")
-                if isinstance(read.get("snippets"), list):
+                if isinstance(data.get("snippets"), list):
                     problem = "is a library's, not a configuration's: give the file by `--from`"
             name = ".".join(map(str, place))
             raise ConfigurationError(f"{document.where(place)}: {name}: {problem}") from None
