@@ -47,6 +47,7 @@ COMMANDS: Final = (
     Command("token", "clew.cli.token", "token", "Make and remove tokens for `clew serve`."),
     Command("runs", "clew.cli.runs", "runs", "List runs, newest first."),
     Command("show", "clew.cli.show", "show", "Show one run as a tree."),
+    Command("diff", "clew.cli.diff", "diff", "Compare two runs."),
     Command(
         "verify",
         "clew.cli.verify",
