@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo live backends test check format bench bench-figures soak clean
+.PHONY: help demo live backends test check format bench bench-figures soak fuzz sbom vulnerabilities clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -51,6 +51,17 @@ bench-figures: $(READY) ## store today's instruction counts as the guard's figur
 
 soak: $(READY) ## run the long tests
 	$(BIN)/python -m pytest -q -m soak $(PYTEST_ARGS)
+
+fuzz: $(READY) ## fuzz what comes from outside, a minute for each target
+	FUZZ_SECONDS=60 $(BIN)/python -m pytest -q tests/reliability/test_fuzzing.py $(PYTEST_ARGS)
+
+sbom: $(READY) ## write the bill of materials (CycloneDX) to build/sbom.json
+	mkdir -p build
+	$(BIN)/cyclonedx-py environment --of JSON -o build/sbom.json $(BIN)/python
+
+vulnerabilities: $(READY) ## ask a service on the network for known vulnerabilities of what is installed
+	$(BIN)/python -m pip install --quiet pip-audit
+	$(BIN)/pip-audit --local --progress-spinner off
 
 clean: ## remove what was built
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
