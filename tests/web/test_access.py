@@ -102,7 +102,13 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     file = folder / "tokens.json"
     tokens = {entry.id: add(file, entry) for entry in ENTRIES}
     store = RecordStore(folder)
-    ours = sample_calls.call(run_id=ACME.run_id, trace_id=ACME.trace_id, tenant="acme", actor=ANN)
+    ours = sample_calls.call(
+        run_id=ACME.run_id,
+        trace_id=ACME.trace_id,
+        span_id=ACME.spans[2].span_id,
+        tenant="acme",
+        actor=ANN,
+    )
     theirs = sample_calls.call(run_id=EVIL.run_id, trace_id=EVIL.trace_id, tenant="evil", actor=ANN)
     store.save([ours, theirs])
     store.close()
@@ -262,6 +268,14 @@ def test_content_needs_its_own_right(house: House) -> None:
     listed = house.get("acme-reader", "/api/prompts").json()["requests"]
     assert [house.call] == [each["request_id"] for each in listed]
     assert before == readings(house)
+
+
+def test_a_link_is_offered_where_it_leads_somewhere(house: House) -> None:
+    """A span's details lead to its recorded call for those alone who may open it."""
+    path = f"/runs/{ACME.run_id}/spans/{ACME.spans[2].span_id}"
+    for who, offered in (("acme-reader", False), ("acme-auditor", True), ("ann", True)):
+        page = house.get(who, path, headers={"accept": "text/html"}).text
+        assert offered == (f"/prompts/{house.call}" in page)
 
 
 def test_content_of_others_is_not_there(house: House) -> None:

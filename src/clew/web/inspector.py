@@ -32,7 +32,7 @@ from clew.store.prompt_records import (
 from clew.store.records import Page
 from clew.store.scopes import Scope
 from clew.web import diff, parts, prompt_words
-from clew.web.access import NO_CALL, open_content, scope_of
+from clew.web.access import NO_CALL, may_read_content, open_content, scope_of
 from clew.web.views import (
     AmbiguousError,
     NotFoundError,
@@ -94,8 +94,11 @@ class Inspector:
         )
 
     def of_span(self, request: Request, trace_id: str, span_id: str) -> PromptRow | None:
-        """Return the record of a span of the timeline, if there is one to be read."""
-        return self._reader.of_span(trace_id, span_id, scope_of(request))
+        """Return the record of a span of the timeline, if there is one to be opened."""
+        row = self._reader.of_span(trace_id, span_id, scope_of(request))
+        if row is not None and row.path is not None and not may_read_content(request, row):
+            return None
+        return row
 
     def of_run(self, request: Request, run_id: str) -> tuple[PromptRow, ...]:
         """Return the index rows of a run, oldest first."""
