@@ -13,6 +13,7 @@ import pytest
 from clew.doctor import files, neighbours
 from clew.doctor import settings as settings_room
 from clew.doctor.findings import Finding, Report, note, ok, problem, warning
+from clew.pipeline.spool import Spool, folder_for
 from clew.settings import VARIABLES, Settings
 from clew.store.migrations import MIGRATIONS
 from clew.store.writer import Writer
@@ -191,6 +192,19 @@ def test_a_store_of_a_newer_clew(tmp_path: Path) -> None:
     (found,) = wrong(placed(tmp_path / "data"))
     assert found.check == "store"
     assert "newer Clew" in found.message
+
+
+def test_what_waits_in_the_spool(tmp_path: Path) -> None:
+    """It is counted; where a spool has no effect, that is said."""
+    settings = placed(tmp_path / "data", spool_dir=tmp_path / "spool")
+    assert [each.level for each in files.spool(settings, {})] == ["ok"]
+    one = Spool(folder_for(tmp_path / "spool", "http://a/v1/traces"), 1 << 20)
+    one.add(b"x" * 100, 7)
+    (found,) = files.spool(settings, {})
+    assert (found.level, found.facts) == ("warning", {"spans": 7, "bytes": 100, "files": 1})
+    (found,) = files.spool(settings, {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
+    assert "no effect" in found.message
+    assert list(files.spool(placed(tmp_path / "data"), {})) == []
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644])

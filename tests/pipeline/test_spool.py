@@ -219,3 +219,15 @@ def test_a_redirect_is_no_delivery(tmp_path: Path) -> None:
         one.export([made(1)])
         assert [each.spans for each in one.spool.files()] == [1]
         one.shutdown()
+
+
+def test_a_forked_child_counts_from_zero(tmp_path: Path) -> None:
+    """And leaves the batch that its parent was sending to the parent."""
+    with Refusing(400) as server:
+        one = exporter(server, tmp_path)
+        one.export([made(1)])
+        assert one.spans_lost == 1
+        one._unsent.append((b"x", 1))
+        one.forget()
+        one.shutdown()
+        assert (one.spans_lost, one.spool.files()) == (0, [])

@@ -202,6 +202,11 @@ def _lost(exporter: Any) -> int | None:
 def _after_fork(reference: weakref.ref[Fanout]) -> None:
     fanout = reference()
     if fanout is not None:
+        fanout._failed = 0
         for exporter in fanout.exporters:
             with guard("leave the connections of the parent process"):
                 leave_connections(exporter)
+            with guard("leave what the parent process has lost"):
+                forget = getattr(exporter, "forget", None)
+                if forget is not None:
+                    forget()

@@ -69,6 +69,10 @@ class FastOTLPSpanExporter(stock.OTLPSpanExporter):
         sent = self._send(spans)
         return SpanExportResult.SUCCESS if sent else SpanExportResult.FAILURE
 
+    def forget(self) -> None:
+        """Count from zero (in a forked child: what was lost is the parent's)."""
+        self.lost = self.rejected = self.cut = 0
+
     def _send(self, spans: Sequence[ReadableSpan], data: bytes | None = None) -> bool:
         data = otlp_writer.encode(spans) if data is None else data
         if not data:

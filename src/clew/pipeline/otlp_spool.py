@@ -62,6 +62,12 @@ class SpoolingOTLPSpanExporter(FastOTLPSpanExporter):
         """Spans that were neither delivered nor wait."""
         return self.lost + self.rejected + self.spool.dropped
 
+    def forget(self) -> None:
+        """Count from zero, and leave what is being sent to the parent process."""
+        super().forget()
+        self._unsent.clear()
+        self.spool.dropped = self.spool.failed = 0
+
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send spans, or have them wait on the disk; fails only where neither can be done."""
         if not self._usable:

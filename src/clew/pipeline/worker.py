@@ -328,7 +328,7 @@ class Worker:
         self._soon.clear()
         self._timers.clear()
         self._flushes.clear()
-        self._in_hand = 0
+        self._in_hand = self.dropped = 0
         self._thread = None
         self._timer_lock = threading.Lock()
         self._start_lock = threading.Lock()
