@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo live backends test check format bench bench-figures soak fuzz sbom vulnerabilities clean
+.PHONY: help demo live backends test check format bench bench-peers bench-more bench-figures soak fuzz sbom vulnerabilities clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -43,8 +43,19 @@ format: $(READY) ## mend what the linter can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY) ## measure what Clew adds to a call
+bench: $(READY) ## measure what Clew adds to a call (three minutes)
+	$(BIN)/python tests/bench/compare.py --quick
+	$(BIN)/python tests/bench/table.py --write
+
+bench-peers: $(READY) ## the same beside other instrumentations, every cell (half an hour)
+	$(BIN)/python tests/bench/compare.py --peers
+	$(BIN)/python tests/bench/table.py --write
+
+bench-more: $(READY) ## below the SDKs, known prompts, memory, the store
 	$(BIN)/python tests/bench/bench.py
+	$(BIN)/python tests/bench/prompts.py
+	$(BIN)/python tests/bench/memory.py
+	$(BIN)/python tests/bench/reading.py
 
 bench-figures: $(READY) ## store today's instruction counts as the guard's figures
 	$(BIN)/python tests/bench/instructions.py --store

@@ -30,7 +30,7 @@ LIMITS = {
 
 
 FLOORS = ("floor", "floor again", "at once")
-LIGHTER = {"stream, per chunk": 10, "agent run": 10}
+LIGHTER = {"stream, per chunk": 10, "50 at once": 20, "agent run": 10}
 """By how much the batches of the long workloads are smaller."""
 
 

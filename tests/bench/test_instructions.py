@@ -20,7 +20,7 @@ def load():
 
 @pytest.mark.timeout(600)
 def test_no_workload_costs_a_tenth_more_than_it_did():
-    """Small chat, 40 messages, a 200-chunk stream and an agent run: at most +10 % each."""
+    """Small chat, 40 messages, 200 chunks, 50 calls at once, an agent run: at most +10 % each."""
     if shutil.which("valgrind") is None:
         if os.environ.get("CI") == "true":
             pytest.fail("valgrind is not installed")

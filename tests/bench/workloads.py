@@ -7,6 +7,7 @@ started, filled attribute by attribute, ended, handed to a batch processor.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ import clew
 URL = "https://api.openai.com/v1/chat/completions"
 MODEL = "gpt-4o-2024-08-06"
 CHUNKS = 200
+CONCURRENT = 50
 ROUNDS = 5
 TOOLS = 6
 
@@ -162,6 +164,15 @@ class Chunks(httpx2.SyncByteStream):
         return iter(STREAM)
 
 
+class CannedAsync(httpx2.AsyncBaseTransport):
+    """Answers every request of an asynchronous client, after a turn of the event loop."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        await asyncio.sleep(0)
+        headers = {"content-type": "application/json"}
+        return httpx2.Response(200, headers=headers, content=TEXT_ANSWER)
+
+
 class Canned(httpx2.BaseTransport):
     """Answers every request with what was set last, without a socket."""
 
@@ -186,6 +197,8 @@ class Bench:
     def __init__(self) -> None:
         self.transport = Canned()
         self.client = httpx2.Client(transport=self.transport)
+        self.aclient = httpx2.AsyncClient(transport=CannedAsync())
+        self.loop = asyncio.new_event_loop()
         self.small = request([{"role": "user", "content": "Where is my order?"}], temperature=0.2)
         self.long = request(history(40), tools=FUNCTIONS, temperature=0.2)
         self.streamed = request(
@@ -255,6 +268,16 @@ class Bench:
             for _ in response.iter_bytes():
                 pass
             response.close()
+
+    def at_once(self, times: int) -> None:
+        """Send requests concurrently, each in a task of its own."""
+
+        async def together() -> None:
+            send, asked = self.aclient.send, self.small
+            await asyncio.gather(*(send(asked) for _ in range(CONCURRENT)))
+
+        for _ in range(times):
+            self.loop.run_until_complete(together())
 
     def agent(self, times: int, *, traced: bool) -> None:
         self.transport.stream = False
@@ -327,6 +350,7 @@ def workloads(bench: Bench) -> list[Workload]:
         Workload("small chat", bench.small_chat, in_run(bench.small_chat)),
         Workload("40 messages", bench.forty_messages, in_run(bench.forty_messages)),
         Workload("stream, per chunk", bench.stream, in_run(bench.stream), CHUNKS),
+        Workload("50 at once", bench.at_once, in_run(bench.at_once), CONCURRENT),
         Workload(
             "agent run",
             lambda times: bench.agent(times, traced=False),
@@ -337,7 +361,9 @@ def workloads(bench: Bench) -> list[Workload]:
 
 def configure() -> None:
     """Set Clew up with a discarding exporter, and wait until prices are there."""
-    clew.configure(service_name="bench", span_exporters=[Discard()])
+    # Without a grace the seal of a run is in the figures of its own workload.
+    settings = clew.Settings(service_name="bench", seal_grace_s=0.0)
+    clew.configure(settings=settings, span_exporters=[Discard()])
     for thread in threading.enumerate():
         if thread.name == "clew-prices":
             thread.join(120)

@@ -1,0 +1,105 @@
+"""What Clew is compared with, and the virtual environments that it lives in.
+
+`python tests/bench/peers.py` builds them, each once for its set of requirements, below CLEW_CACHE
+(`~/.cache/clew`). One that fails to install is left out of the comparison.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+_OTEL = ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http")
+_CLIENTS = ("openai", "anthropic")
+_LONGEST_S = 900
+
+
+class Peer(NamedTuple):
+    """Another instrumentation: what it is called, and what has to be installed for it."""
+
+    name: str
+    packages: tuple[str, ...]
+
+
+PEERS = (
+    Peer(
+        "OpenTelemetry",
+        (
+            "opentelemetry-instrumentation-genai-openai",
+            "opentelemetry-instrumentation-genai-anthropic",
+        ),
+    ),
+    Peer(
+        "OpenLLMetry",
+        ("opentelemetry-instrumentation-openai", "opentelemetry-instrumentation-anthropic"),
+    ),
+    Peer(
+        "OpenInference",
+        ("openinference-instrumentation-openai", "openinference-instrumentation-anthropic"),
+    ),
+    Peer("Logfire", ("logfire",)),
+    Peer("Langfuse", ("langfuse",)),
+    Peer("OpenLIT", ("openlit>=1.40",)),
+    Peer("MLflow", ("mlflow-tracing", "sqlparse")),
+)
+
+
+def cache() -> Path:
+    """Return the folder in which environments are kept."""
+    given = os.environ.get("CLEW_CACHE")
+    return Path(given) if given else Path.home() / ".cache" / "clew"
+
+
+def make(peer: Peer) -> Path | None:
+    """Return the Python of a peer's environment, or None when it could not be installed."""
+    wanted = (*_CLIENTS, *_OTEL, *peer.packages)
+    text = "\n".join((sys.version, *wanted))
+    folder = cache() / f"bench-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    python, ready, failed = folder / "bin" / "python", folder / "ready", folder / "failed"
+    if ready.exists():
+        return python
+    if failed.exists():
+        print(f"{peer.name}: {failed.read_text('utf-8').strip().splitlines()[-1]}")
+        return None
+    venv.create(folder, with_pip=True, clear=True)
+    install = [python, "-m", "pip", "install", "--quiet", "--upgrade", *wanted]
+    try:
+        done = subprocess.run(
+            install, capture_output=True, text=True, timeout=_LONGEST_S, check=False
+        )
+        said = done.stderr if done.returncode else ""
+    except subprocess.TimeoutExpired:
+        said = "installing took too long"
+    if said:
+        failed.write_text(said, "utf-8")
+        print(f"{peer.name}: {said.strip().splitlines()[-1]}")
+        return None
+    ready.touch()
+    return python
+
+
+def versions(python: Path, peer: Peer) -> dict[str, str]:
+    """Return the versions of a peer's own packages, of the clients and of the SDK."""
+    names = [*(name.split(">=")[0] for name in peer.packages), *_CLIENTS, "opentelemetry-sdk"]
+    code = (
+        "import importlib.metadata as m, json, sys;"
+        "print(json.dumps({n: m.version(n) for n in sys.argv[1:]}))"
+    )
+    done = subprocess.run(
+        [python, "-c", code, *names], capture_output=True, text=True, timeout=60, check=True
+    )
+    return json.loads(done.stdout)
+
+
+if __name__ == "__main__":
+    for each in PEERS:
+        found = make(each)
+        if found is not None:
+            print(each.name, versions(found, each), flush=True)
