@@ -78,7 +78,6 @@ class AccessControl:
         digest_of: the keyed digest of an actor's id.
         log: where readings of content are written.
         views: renders the form.
-        secure: True where browsers reach this server by https.
     """
 
     def __init__(
