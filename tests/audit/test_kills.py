@@ -108,6 +108,7 @@ def test_a_killed_process_is_never_called_complete(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(600)
 def test_two_hundred_kills(tmp_path: Path) -> None:
     """At two hundred random moments every verdict is right."""
     found = kills(200, tmp_path, seed=time.time_ns())
