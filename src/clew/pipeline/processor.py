@@ -98,7 +98,8 @@ class RootProcessor(SpanProcessor):
             if segment is not None and semconv.SEQ not in attributes:
                 # The SDK drops the oldest attributes where there are too many.
                 stamp = foreign_stamp(segment, segment.foreign.get(ids.span_id, 0), None)
-            runtime.worker.submit((span, folded, stamp), important=important, now=mark)
+            now = mark and attributes[semconv.RUN_EVENT] != "sealed"
+            runtime.worker.submit((span, folded, stamp), important=important, now=now)
         except Exception:
             record_failure("queue a span")
         finally:
@@ -120,7 +121,9 @@ class RootProcessor(SpanProcessor):
             important = (
                 mark or semconv.DECISION_GATE in attributes or semconv.RUN_ROOT in attributes
             )
-            runtime.worker.submit(span, important=important, now=mark)
+            # What a seal says has waited for a grace already.
+            now = mark and attributes[semconv.RUN_EVENT] != "sealed"
+            runtime.worker.submit(span, important=important, now=now)
         except Exception:
             record_failure("queue a span")
 

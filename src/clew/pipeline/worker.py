@@ -20,7 +20,7 @@ from typing import Any, Protocol, runtime_checkable
 from clew._guard import guard, record_failure
 
 THREAD_NAME = "clew-export"
-_HASTE_S = 0.05
+_HASTE_S = 0.2
 """Seconds that what is to be exported at once waits, where other such spans have just come: each
 waking of the thread costs the caller more than its span."""
 _AFTER_FAULT_S = 0.1
