@@ -23,7 +23,7 @@ from clew._guard import guard, logger, warn_once
 from clew.allow_list import AllowList
 from clew.digests import LazyDigests
 from clew.errors import ConfigurationError
-from clew.governing import Governor
+from clew.governance.governor import Governor
 from clew.ids import RunIdGenerator
 from clew.levels import REDACTED, number_of
 from clew.pipeline import exporters, meters, runtime, sampling

@@ -17,15 +17,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import clew
-from clew import passages
 from clew.errors import ApprovalRequired, ConfigurationError, PolicyDenied
 from clew.gates.guardrail import OutputGuardrail, redact
-from clew.governing import governor_of
+from clew.governance import passages
+from clew.governance.governor import governor_of
+from clew.governance.windows import Window
 from clew.pipeline import runtime
 from clew.testing import CaptureExporter, Reply, ScriptedProvider
 from clew.testing.loopback import Connection, LoopbackServer, ReceivedRequest
 from clew.typing import Proposal, Verdict
-from clew.windows import Window
 
 Govern = Callable[..., CaptureExporter]
 SECRET = f"{MARK}-key-123"

@@ -28,8 +28,8 @@ from clew.errors import ApprovalRefused
 from clew.gates.approval_store import Approval, ApprovalCall, ApprovalStore, MemoryApprovals
 from clew.gates.base import BaseGate
 from clew.gates.base import deny as denied
+from clew.governance.passages import acheck_turn, check_turn
 from clew.ids import hex_64
-from clew.passages import acheck_turn, check_turn
 from clew.typing import GateMode, PendingCall, Proposal, Verdict
 
 __all__ = ["ApprovalGate", "acheck_turn", "approve", "check_turn", "deny"]

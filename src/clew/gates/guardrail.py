@@ -9,7 +9,7 @@
 The strictest verdict on any text is the verdict on the whole: deny, require_approval, retry,
 redact, allow. A redaction of a request changes what goes over the wire, before anything is signed;
 where something has been signed, it denies (`redact_not_possible`). A streamed answer is looked at
-by window (see `clew.windows`).
+by window (see `clew.governance.windows`).
 """
 
 from __future__ import annotations

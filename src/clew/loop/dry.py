@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from clew import exchange
 from clew.exchange import Target
-from clew.governing import Result
+from clew.governance.governor import Result
+from clew.governance.proposals import here, of_request
 from clew.loop import ops
 from clew.loop.chain import choices_of
 from clew.loop.ops import NOTHING, Ended, Op, Walk
@@ -14,7 +15,6 @@ from clew.loop.recording import plain, read_wire
 from clew.loop.result import DryRun
 from clew.loop.session import Session
 from clew.pipeline import runtime as _runtime
-from clew.proposals import here, of_request
 from clew.providers.base import ChatRequest, Provider
 from clew.providers.http import HttpProvider
 

@@ -11,12 +11,12 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from clew.errors import ConfigurationError
-from clew.governing import TOOL_KINDS, Governor, Result, governor_of
+from clew.governance.governor import TOOL_KINDS, Governor, Result, governor_of
+from clew.governance.passages import acheck_turn, check_turn
 from clew.loop import calls
 from clew.loop.calls import Done, Hooks, Planned
 from clew.loop.chain import http_providers
 from clew.loop.tools import Tool
-from clew.passages import acheck_turn, check_turn
 from clew.pipeline import runtime as _runtime
 from clew.pricing import Prices
 from clew.providers.base import ChatRequest, ChatResponse, Provider, StreamEvent

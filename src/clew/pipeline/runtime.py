@@ -83,7 +83,7 @@ class Journaling(Protocol):
 
 
 class Governing(Protocol):
-    """What asks the gates about tool calls, where gates are configured (`clew.governing`)."""
+    """What asks the gates about tool calls, where there are any (`clew.governance.governor`)."""
 
     def admit_tool(
         self, name: str, call_id: str | None, effect: str | None, arguments: bytes | None

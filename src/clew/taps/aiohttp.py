@@ -13,10 +13,11 @@ from urllib.parse import urlsplit
 
 import wrapt
 
-from clew import context, exchange, passages
+from clew import context, exchange
 from clew._guard import guard, record_failure
 from clew.exchange import Exchange, Target
-from clew.passages import Passage
+from clew.governance import passages
+from clew.governance.passages import Passage
 from clew.pipeline import runtime as _runtime
 from clew.pipeline.runtime import Runtime
 from clew.rounds import Ending
@@ -24,7 +25,7 @@ from clew.spans import is_cancellation
 from clew.streams import StreamTap
 
 if TYPE_CHECKING:
-    from clew.windows import Window
+    from clew.governance.windows import Window
 
 _Proxy: Any = wrapt.ObjectProxy
 

@@ -15,16 +15,17 @@ from urllib.parse import urlsplit
 
 import wrapt
 
-from clew import context, exchange, passages
+from clew import context, exchange
 from clew._guard import guard, record_failure
 from clew.exchange import Exchange, Target
-from clew.passages import Passage
+from clew.governance import passages
+from clew.governance.passages import Passage
 from clew.pipeline import runtime as _runtime
 from clew.pipeline.runtime import Runtime
 from clew.streams import StreamTap
 
 if TYPE_CHECKING:
-    from clew.windows import Window
+    from clew.governance.windows import Window
 
 _MARKS = ("/model/", "/invocations", "bedrock")
 """One of these is in every URL that leads to a model; other services' are not looked at."""

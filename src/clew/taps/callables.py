@@ -19,13 +19,14 @@ import wrapt
 from opentelemetry import context as otel_context
 from opentelemetry.context import Context
 
-from clew import captured, context, exchange, passages, semconv
+from clew import captured, context, exchange, semconv
 from clew._guard import guard, record_failure
 from clew.dialects._unknown import unknown
 from clew.errors import ClewError
 from clew.exchange import Target
 from clew.facts import RequestFacts
-from clew.passages import Passage
+from clew.governance import passages
+from clew.governance.passages import Passage
 from clew.pipeline import runtime as _runtime
 from clew.pipeline.runtime import Runtime
 from clew.prompts.registry import known

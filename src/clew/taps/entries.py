@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clew.exchange import LogicalCall, current_call
-from clew.passages import Refusal
+from clew.governance.passages import Refusal
 from clew.pipeline import runtime as _runtime
 
 

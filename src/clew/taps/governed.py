@@ -1,8 +1,8 @@
 """Sending under gates, over httpx and httpx2: what `clew.taps.httpx` does where a governor is.
 
-A streamed answer that output gates look at goes through a window (`clew.windows`), which lets go
-what was looked at. Where a gate has to see the whole, or the wire format is not known, the answer
-is held back until it is complete.
+A streamed answer that output gates look at goes through a window
+(`clew.governance.windows`), which lets go what was looked at. Where a gate has to see the whole, or
+the wire format is not known, the answer is held back until it is complete.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from clew import exchange, passages
+from clew import exchange
 from clew._guard import record_failure
 from clew.context import attach, detach
 from clew.exchange import Exchange, Target
-from clew.passages import Passage
+from clew.governance import passages
+from clew.governance.passages import Passage
 from clew.pipeline.runtime import Runtime
 from clew.taps import reading
 from clew.taps.windowed import AsyncWindowed, SyncWindowed, opened

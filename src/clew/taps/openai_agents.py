@@ -18,9 +18,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from clew import context, passages
+from clew import context
 from clew._guard import guard
 from clew.errors import ClewError
+from clew.governance import passages
 from clew.pipeline import runtime as _runtime
 from clew.runs import Run, run
 from clew.taps.names import named

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clew.errors import ClewError
-from clew.passages import Refusal
+from clew.governance.passages import Refusal
 
 _DEEP = 8
 

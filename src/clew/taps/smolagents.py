@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from clew._guard import guard
 from clew.errors import ClewError
-from clew.passages import Refusal
+from clew.governance.passages import Refusal
 from clew.pipeline import runtime as _runtime
 from clew.runs import Run, run
 from clew.taps.names import named

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import wrapt
 
-from clew import passages
 from clew._guard import guard, record_failure
 from clew.errors import ClewError
 from clew.exchange import Exchange
-from clew.passages import Passage, Refusal
+from clew.governance import passages
+from clew.governance.passages import Passage, Refusal
 from clew.pipeline.runtime import Runtime
 from clew.streams import decoder
 from clew.taps import reading
 
 if TYPE_CHECKING:
-    from clew.windows import Window
+    from clew.governance.windows import Window
 
 _Proxy: Any = wrapt.ObjectProxy
 _DECODED = ("", "identity", "gzip", "deflate")

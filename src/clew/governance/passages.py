@@ -17,7 +17,7 @@ from clew._guard import guard, record_failure
 from clew.errors import ApprovalRequired, ClewError, PolicyDenied
 from clew.exchange import Exchange, LogicalCall, Target, current_call, is_covered
 from clew.facts import CALL_OPERATIONS, ROUND_OPERATIONS, RequestFacts
-from clew.governing import (
+from clew.governance.governor import (
     TOOL_KINDS,
     Governor,
     Result,
@@ -26,9 +26,9 @@ from clew.governing import (
     check_text,
     governor_of,
 )
+from clew.governance.proposals import NUMBERS, here, of_request
 from clew.pipeline import runtime as _runtime
 from clew.pipeline.runtime import Runtime
-from clew.proposals import NUMBERS, here, of_request
 from clew.rounds import Round
 from clew.runs import Run
 from clew.tools import canonical
@@ -40,7 +40,7 @@ from clew.typing import (
 )
 
 if TYPE_CHECKING:
-    from clew.windows import Walk, Window
+    from clew.governance.windows import Walk, Window
 
 _MODEL_KINDS = ("model_call", "model_input")
 _OUTPUT_KINDS = ("model_output",)
@@ -265,8 +265,8 @@ def window_of(
     gates = governor.gates_for(passage.run, _OUTPUT_KINDS)
     if not gates or begun is None:
         return None
-    from clew import windows
     from clew.content.frames import framing
+    from clew.governance import windows
 
     dialect = begun.route.dialect.name
     known = windows.knows(dialect) and begun.streams(content_type)

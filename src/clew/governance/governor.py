@@ -17,8 +17,8 @@ from clew import semconv
 from clew._guard import guard, record_failure
 from clew.decisions import Decision
 from clew.errors import ApprovalRequired, AuditError, ClewError, PolicyDenied
+from clew.governance.proposals import NUMBERS, here, of_tool
 from clew.pipeline.runtime import Runtime
-from clew.proposals import NUMBERS, here, of_tool
 from clew.rounds import Round, RoundRecord
 from clew.rules import OTHER, Identifier
 from clew.runs import Run

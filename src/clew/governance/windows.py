@@ -3,8 +3,8 @@
 Text is held back until it has been looked at: by the gate's `window`, in characters, and by its
 `overlap`, which is looked at again with what follows, so that a pattern across a border is seen.
 What was looked at goes on to the caller, in whole events. A `Window` does no input or output: a
-tap feeds it bytes, asks the gates what it wants to know (`clew.passages.look`, `alook`), and gives
-the caller the bytes it returns.
+tap feeds it bytes, asks the gates what it wants to know (`clew.governance.passages.look`,
+`alook`), and gives the caller the bytes it returns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from clew.content.deltas import ECHOED, FORMATS, Delta, deltas
 from clew.content.frames import Frame, Frames
 from clew.content.texts import Place, places
 from clew.errors import ClewError
-from clew.governing import (
+from clew.governance.governor import (
     STOPS,
     STRICTNESS,
     Governor,
