@@ -20,6 +20,7 @@ from opentelemetry.trace import StatusCode
 import clew
 from clew import _guard
 from clew.errors import ClewError
+from clew.pipeline import runtime
 from clew.settings import Settings
 from clew.testing import CaptureExporter, Reply, ScriptedProvider
 
@@ -429,6 +430,19 @@ def test_a_stream_that_stands_still_is_held(provider: Provider) -> None:
         time.sleep(0.02)
     assert list(stream) == CHUNKS[1:]
     assert [found["clew.stream.outcome"] for found in rounds(exporter)] == ["held"]
+
+
+def test_a_stream_that_the_end_of_the_process_cuts_is_cancelled(
+    provider: Provider, exported: CaptureExporter
+) -> None:
+    """A half-read stream ends its round before the last spans leave, once."""
+    stream = recorded(provider.stream)(**ASK)
+    next(stream)
+    current = runtime.get()
+    assert current is not None
+    current.interrupt_streams(KeyboardInterrupt())
+    assert list(stream) == CHUNKS[1:]
+    assert [found["clew.stream.outcome"] for found in rounds(exported)] == ["cancelled"]
 
 
 def test_methods_of_a_class(exported: CaptureExporter) -> None:

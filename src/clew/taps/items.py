@@ -280,6 +280,10 @@ class Follower:
         """End the round of a stream that is still half-read when Clew shuts down."""
         self._finish("held")
 
+    def failed(self, error: BaseException) -> None:
+        """End the round of a stream that something from outside has ended."""
+        self._finish("cancelled" if is_cancellation(error) else "failed", error)
+
     def _finish(
         self, outcome: str, error: BaseException | None = None, end_ns: int | None = None
     ) -> None:
