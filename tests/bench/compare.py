@@ -215,7 +215,7 @@ def main() -> None:
     parser.add_argument("--peers", action="store_true", help="build and measure the peers, too")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--quick", action="store_true", help="one client, content off")
-    parser.add_argument("--only", help="measure only subjects whose name begins with this")
+    parser.add_argument("--only", help="measure only these subjects, such as `Clew;Logfire`")
     parser.add_argument("--cell", help="cells, such as `openai,otlp,off anthropic,no-op,on`")
     options = parser.parse_args()
     subjects = [(name, Path(sys.executable)) for name in OURS]
@@ -240,7 +240,7 @@ def main() -> None:
         for library, exporter, content in cells:
             cell = Cell(library, exporter, content, places[exporter])
             for name, python in subjects:
-                if options.only and not name.startswith(options.only):
+                if options.only and name not in options.only.split(";"):
                     continue
                 if content == "on" and name in OURS[1:]:
                     continue

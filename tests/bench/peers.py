@@ -47,7 +47,7 @@ PEERS = (
     Peer("Logfire", ("logfire",)),
     Peer("Langfuse", ("langfuse",)),
     Peer("OpenLIT", ("openlit>=1.40",)),
-    Peer("MLflow", ("mlflow-tracing", "sqlparse")),
+    Peer("MLflow", ("mlflow",)),
 )
 
 
