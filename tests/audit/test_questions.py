@@ -19,6 +19,7 @@ from tampering import Exported
 import clew
 from clew.audit.questions import BY_NAME, FILTERS, QUESTIONS, version_key
 from clew.audit.table import Table
+from clew.cli.audit import _files
 from clew.errors import ClewError
 from clew.sources.otlp_json import OtlpJsonSource
 from clew.sources.store import StoreSource
@@ -227,6 +228,30 @@ def test_other_instrumentations_facts_are_asked_for_alike(
     assert rows == [("gpt-5", 9, 7)]
     assert [each["models"] for each in ask(found, "touched", model="gpt-5")] == ["gpt-5"]
     found.close()
+
+
+@pytest.mark.parametrize("form", ["folder", "pattern"])
+def test_many_files_are_one_record(
+    recorded: Exported, table: Table, tmp_path: Path, form: str
+) -> None:
+    """A folder or a pattern: read line by line, copies counted once, runs chosen by their start."""
+    folder = tmp_path / "many"
+    folder.mkdir()
+    document = recorded(work)
+    spans = document["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    for number in range(3):
+        part = json.loads(json.dumps(document))
+        part["resourceSpans"][0]["scopeSpans"][0]["spans"] = spans[number * 5 :]
+        (folder / f"{number}.jsonl").write_text(json.dumps(part) + "\n")
+    source = str(folder) if form == "folder" else str(folder / "*.jsonl")
+    assert ask(Table.of_files(_files(source), EVERYTHING), "denials") == ask(table, "denials")
+    found = Table.of_files(_files(source), EVERYTHING)
+    assert found.ask("SELECT count(*) FROM spans")[1] == [(len(spans),)]
+    assert found.runs == 2
+    late = Table.of_files(_files(source), RunFilter(since_ns=2**62))
+    assert (late.runs, ask(late, "denials")) == (0, [])
+    with pytest.raises(ClewError, match="no file is called like"):
+        _files(str(folder / "*.nothing"))
 
 
 def test_the_commands(recorded: Exported, tmp_path: Path) -> None:

@@ -1,13 +1,15 @@
 """The auditor's table: one row a span, the same from every source.
 
-Questions are SQL over it. It lies in memory and is filled from a source, so nothing that is asked
-can change anything; statements are run by a connection that may only read.
+Questions are SQL over it. It is a private temporary database, in memory as long as it is small and
+on the disk beyond that, filled from a source, so nothing that is asked can change anything;
+statements are run by a connection that may only read.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final, cast
 
 from clew import semconv
@@ -15,8 +17,9 @@ from clew.audit.names import NAMES, first
 from clew.audit.questions import version_key
 from clew.errors import ClewError
 from clew.sources import Source
+from clew.sources.otlp_json import batches
 from clew.store.access import Reading
-from clew.store.records import MAX_PAGE, Page, RunFilter, RunRecord, SpanRecord
+from clew.store.records import MAX_PAGE, Page, RunFilter, RunRecord, SpanRecord, run_id_of
 
 _OWN: Final[dict[str, str]] = {
     "tool_call": semconv.TOOL_CALL_ID,
@@ -78,6 +81,18 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (str, int, float)) or value is None else str(value)
 
 
+_INSERT: Final = f"INSERT OR IGNORE INTO spans VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608
+
+
+def _made() -> sqlite3.Connection:
+    connection = sqlite3.connect("", isolation_level=None)
+    connection.execute("PRAGMA cache_size = -65536")
+    connection.create_function("version_key", 1, version_key, deterministic=True)
+    connection.execute(f"CREATE TABLE spans ({', '.join(COLUMNS)})")
+    connection.execute("CREATE TABLE readings (time_ns, reader, what, run_id, record_id, tenant)")
+    return connection
+
+
 class Table:
     """The table, filled from a source.
 
@@ -96,20 +111,62 @@ class Table:
         readings: Sequence[Reading] = (),
         progress: Callable[[int], None] = lambda _: None,
     ) -> None:
-        self._connection = sqlite3.connect(":memory:", isolation_level=None)
-        self._connection.create_function("version_key", 1, version_key, deterministic=True)
-        self._connection.execute(f"CREATE TABLE spans ({', '.join(COLUMNS)})")
-        self._connection.execute(
-            "CREATE TABLE readings (time_ns, reader, what, run_id, record_id, tenant)"
-        )
+        self._connection = _made()
         self.runs = 0
-        places = ", ".join("?" * len(COLUMNS))
-        insert = f"INSERT INTO spans VALUES ({places})"  # noqa: S608 - constants
         for record in records(source, wanted):
-            run_id = record.summary.run_id
-            self._connection.executemany(insert, (row_of(span, run_id) for span in record.spans))
+            self._add(record.spans)
             self.runs += 1
             progress(self.runs)
+        self._finish(readings)
+
+    @classmethod
+    def of_files(
+        cls,
+        paths: Sequence[Path],
+        wanted: RunFilter,
+        *,
+        readings: Sequence[Reading] = (),
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> Table:
+        """Return the table of files of OTLP JSON, which are read line by line: of any size.
+
+        Of several copies of a span the first one counts, as everywhere.
+
+        Args:
+            paths: the files.
+            wanted: which of the runs, by when they began.
+            readings: as for a source.
+            progress: told after each message how many spans there have been.
+
+        Raises:
+            ClewError: a file cannot be read, or is no OTLP JSON.
+        """
+        table = cls.__new__(cls)
+        table._connection = _made()
+        table._connection.execute("CREATE UNIQUE INDEX spans_once ON spans (trace_id, span_id)")
+        spans = 0
+        for path in paths:
+            for batch in batches(path):
+                table._add(batch.spans)
+                spans += len(batch.spans)
+                progress(spans)
+        table._connection.execute(
+            "DELETE FROM spans WHERE trace_id IN (SELECT trace_id FROM spans GROUP BY trace_id"
+            " HAVING min(start_ns) < coalesce(:since, min(start_ns))"
+            " OR min(start_ns) >= coalesce(:until, min(start_ns) + 1))",
+            {"since": wanted.since_ns, "until": wanted.until_ns},
+        )
+        counted = table._connection.execute("SELECT count(DISTINCT trace_id) FROM spans")
+        table.runs = counted.fetchone()[0]
+        table._finish(readings)
+        return table
+
+    def _add(self, spans: Sequence[SpanRecord]) -> None:
+        self._connection.executemany(
+            _INSERT, (row_of(span, run_id_of(span.trace_id)) for span in spans)
+        )
+
+    def _finish(self, readings: Sequence[Reading]) -> None:
         self._connection.executemany(
             "INSERT INTO readings VALUES (?, ?, ?, ?, ?, ?)",
             [

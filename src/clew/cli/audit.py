@@ -104,16 +104,37 @@ def _ask(
         if runs % _EVERY == 0 and sys.stderr.isatty():
             say(f"{runs} runs read in {time.monotonic() - began:.0f} s")
 
-    with open_source(source) as opened:
-        table = Table(opened, wanted, readings=tuple(readings(data_dir())), progress=progress)
+    seen = tuple(readings(data_dir()))
+    files = _files(source)
+    if files:
+        table = Table.of_files(files, wanted, readings=seen)
+    else:
+        with open_source(source) as opened:
+            table = Table(opened, wanted, readings=seen, progress=progress)
     try:
         return table.ask(sql, values)
     finally:
         table.close()
 
 
+def _files(source: str | None) -> list[Path]:
+    """Return the files that a folder or a pattern stands for; none where it is something else."""
+    if source is None or "://" in source:
+        return []
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return sorted(each for each in path.iterdir() if each.suffix in (".json", ".jsonl"))
+    if any(each in source for each in "*?["):
+        root = Path(path.anchor or ".")
+        found = sorted(root.glob(str(path.relative_to(path.anchor))))
+        if not found:
+            raise ClewError(f"no file is called like {source!r}")
+        return found
+    return []
+
+
 def _explain(sql: str, values: dict[str, Any], source: str | None, wanted: RunFilter) -> None:
-    print(f"-- the spans of {source or 'the local store'} in a table in memory, then:")
+    print(f"-- the spans of {source or 'the local store'} in a temporary table, then:")
     for name, value in values.items():
         if value is not None:
             print(f"-- :{name} = {clean(value)!r}")
