@@ -343,6 +343,43 @@ def _terminated() -> None:
         shutdown(min(current.settings.shutdown_s, leaving.TERMINATION_S * 0.9))
 
 
+def _stop(stopping: Runtime, seconds: float) -> None:
+    """End what is open, export, stop the threads; what one part fails at does not keep the others.
+
+    Args:
+        stopping: the runtime.
+        seconds: how long it may take.
+    """
+    deadline = time.monotonic() + seconds
+    lost = 0
+    with guard("shut down"):
+        stopping.settle(everywhere=True)
+        stopping.hold_streams()
+    with guard("stop measuring"):
+        if stopping.metrics is not None:
+            stopping.metrics.begin_close(deadline)
+    with guard("write the last records"):
+        if stopping.recording is not None:
+            # Exporters that wait for a collector may leave no time for it later.
+            stopping.recording.flush(seconds / 4)
+    with guard("close the journal"):
+        if stopping.journal is not None:
+            stopping.journal.close()
+    with guard("export the last spans"):
+        lost = stopping.worker.shutdown(max(0.0, deadline - time.monotonic()))
+        lost += stopping.worker.dropped
+        if isinstance(stopping.worker.exporting, Exporting):
+            lost += stopping.worker.exporting.fanout.failed
+    with guard("stop recording"):
+        if stopping.recording is not None:
+            stopping.recording.shutdown(deadline)
+    with guard("export the last metrics"):
+        if stopping.metrics is not None:
+            stopping.metrics.end_close(deadline)
+    if lost:
+        logger.warning("Clew has lost %d spans: they were not exported in time", lost)
+
+
 def shutdown(timeout: float | None = None) -> None:
     """Export what has ended, seal the runs, and stop; afterwards Clew is a no-op again.
 
@@ -354,27 +391,7 @@ def shutdown(timeout: float | None = None) -> None:
         stopping = runtime.get()
         if stopping is None:
             return
-        with guard("shut down"):
-            stopping.settle(everywhere=True)
-            stopping.hold_streams()
-            seconds = stopping.settings.shutdown_s if timeout is None else timeout
-            deadline = time.monotonic() + seconds
-            if stopping.metrics is not None:
-                stopping.metrics.begin_close(deadline)
-            if stopping.recording is not None:
-                # Exporters that wait for a collector may leave no time for it later.
-                stopping.recording.flush(seconds / 4)
-            if stopping.journal is not None:
-                stopping.journal.close()
-            lost = stopping.worker.shutdown(seconds) + stopping.worker.dropped
-            if isinstance(stopping.worker.exporting, Exporting):
-                lost += stopping.worker.exporting.fanout.failed
-            if stopping.recording is not None:
-                stopping.recording.shutdown(deadline)
-            if stopping.metrics is not None:
-                stopping.metrics.end_close(deadline)
-            if lost:
-                logger.warning("Clew has lost %d spans: they were not exported in time", lost)
+        _stop(stopping, stopping.settings.shutdown_s if timeout is None else timeout)
         for processor in _processors.values():
             if processor.runtime is stopping:
                 processor.runtime = None

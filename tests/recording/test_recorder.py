@@ -55,6 +55,12 @@ def provider() -> Iterator[ScriptedProvider]:
         yield running
 
 
+def own_threads() -> set[threading.Thread]:
+    """Return the threads of recording that there are."""
+    names = {"clew-record", "clew-sweep"}
+    return {each for each in threading.enumerate() if each.name in names}
+
+
 def bytes_of(folder: Path) -> bytes:
     """Return everything in a folder."""
     return b"".join(each.read_bytes() for each in sorted(folder.rglob("*")) if each.is_file())
@@ -65,12 +71,13 @@ def bytes_of(folder: Path) -> bytes:
 
 def test_nothing_is_recorded_unless_somebody_wants_it(start: Start) -> None:
     """By default there is no recorder, no thread, no file: not even the folder."""
+    before = own_threads()
     session = start(prompt_capture=None)
     send(URL, Wire(CHAT_ANSWER), json=BODY)
     assert session.runtime.recorder is None
     assert [] == session.rows()
     assert not session.folder.exists()
-    assert not {"clew-record", "clew-sweep"} & {each.name for each in threading.enumerate()}
+    assert own_threads() - before == set()
 
 
 def test_at_none_there_is_no_row(start: Start) -> None:
@@ -644,6 +651,7 @@ def test_bodies_that_wait_are_bounded_in_bytes(start: Start) -> None:
 
 def test_what_is_waiting_is_written_on_shutdown(start: Start) -> None:
     """Nothing is lost between the last call and the end of the process."""
+    before = own_threads()
     session = start()
     for _ in range(20):
         send(URL, Wire(CHAT_ANSWER), json=BODY)
@@ -651,7 +659,7 @@ def test_what_is_waiting_is_written_on_shutdown(start: Start) -> None:
     reader = PromptReader(session.folder)
     assert 20 == len(reader.records(PromptFilter(), Page(), EVERYTHING).records)
     reader.close()
-    assert not {"clew-record", "clew-sweep"} & {each.name for each in threading.enumerate()}
+    assert own_threads() - before == set()
 
 
 def test_a_stream_that_is_half_read_at_shutdown_is_written(

@@ -30,6 +30,12 @@ URL = "https://api.openai.com/v1/chat/completions"
 BODY = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "hi"}]}
 
 
+def own_threads() -> set[threading.Thread]:
+    """Return the threads of recording that there are."""
+    names = {"clew-record", "clew-sweep"}
+    return {each for each in threading.enumerate() if each.name in names}
+
+
 def until(done: Callable[[], object], seconds: float = 10) -> None:
     """Wait for something, boundedly."""
     end = time.monotonic() + seconds
@@ -205,12 +211,13 @@ def test_a_sweeper_that_never_started_stops(tmp_path: Path) -> None:
 
 def test_recording_sweeps_at_start_and_stops_with_the_process(start: Start) -> None:
     """Old records go when a recording process starts; no thread is left after shutdown."""
+    before = own_threads()
     folder = Path(clew.Settings.from_environment().data_dir)
     old_records(folder, 40, 1)
     session = start()
     until(lambda: len(session.rows()) == 1)
     clew.shutdown()
-    assert not {"clew-record", "clew-sweep"} & {each.name for each in threading.enumerate()}
+    assert own_threads() - before == set()
 
 
 def test_a_process_that_writes_too_much_sweeps_at_once(start: Start) -> None:

@@ -18,6 +18,7 @@ from clew.content.shapes import (
     objects,
     one_of,
     other,
+    place_of,
     reasoning,
     text,
     text_of,
@@ -96,7 +97,7 @@ def _response(data: dict[str, Any]) -> list[Message]:
 def _events(events: Iterable[dict[str, Any]]) -> list[Message]:
     pieces = Pieces()
     for event in events:
-        place = event.get("index")
+        place = place_of(event.get("index"))
         delta = mapping(event.get("delta"))
         if event.get("type") == "content_block_start":
             block = mapping(event.get("content_block"))

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, cast
 
+from clew.content.shapes import place_of
+
 
 class Delta(NamedTuple):
     """A piece of a text: `holder[key]`."""
@@ -36,7 +38,7 @@ _SAID: Final = ("content", "refusal", "reasoning_content", "reasoning")
 def _openai_chat(event: dict[str, Any]) -> Iterator[Delta]:
     """https://platform.openai.com/docs/api-reference/chat/streaming, and who speaks like it."""
     for position, choice in _objects(event.get("choices")):
-        index = choice.get("index", position)
+        index = place_of(choice.get("index", position))
         yield Delta((index, "text"), choice, "text")  # completions
         delta = _object(choice.get("delta"))
         for name in _SAID:
@@ -50,7 +52,7 @@ def _openai_chat(event: dict[str, Any]) -> Iterator[Delta]:
                     yield Delta((index, name, "thinking"), thought, "text")
         yield Delta((index, "function"), _object(delta.get("function_call")), "arguments")
         for each, call in _objects(delta.get("tool_calls")):
-            number = call.get("index", each)
+            number = place_of(call.get("index", each))
             yield Delta((index, "tool", number), _object(call.get("function")), "arguments")
 
 
@@ -58,7 +60,9 @@ def _openai_responses(event: dict[str, Any]) -> Iterator[Delta]:
     """See https://platform.openai.com/docs/api-reference/responses-streaming."""
     kind = event.get("type")
     if isinstance(kind, str) and kind.endswith(".delta"):
-        numbers = (event.get(name) for name in ("output_index", "content_index", "summary_index"))
+        numbers = (
+            place_of(event.get(name)) for name in ("output_index", "content_index", "summary_index")
+        )
         yield Delta((kind, *numbers), event, "delta")
 
 
@@ -67,13 +71,13 @@ def _anthropic(event: dict[str, Any]) -> Iterator[Delta]:
     for name in ("delta", "content_block"):
         part = _object(event.get(name))
         for key in ("text", "thinking", "partial_json"):
-            yield Delta((event.get("index"), key), part, key, key == "thinking")
+            yield Delta((place_of(event.get("index")), key), part, key, key == "thinking")
 
 
 def _gemini(event: dict[str, Any]) -> Iterator[Delta]:
     """See https://ai.google.dev/api/generate-content."""
     for position, candidate in _objects(event.get("candidates")):
-        index = candidate.get("index", position)
+        index = place_of(candidate.get("index", position))
         for _, part in _objects(_object(candidate.get("content")).get("parts")):
             yield Delta((index, bool(part.get("thought"))), part, "text")
 
@@ -92,7 +96,7 @@ def _ollama(event: dict[str, Any]) -> Iterator[Delta]:
 
 def _cohere(event: dict[str, Any]) -> Iterator[Delta]:
     """See https://docs.cohere.com/docs/streaming."""
-    index = event.get("index")
+    index = place_of(event.get("index"))
     message = _object(_object(event.get("delta")).get("message"))
     content = _object(message.get("content"))
     yield Delta((index, "text"), content, "text")

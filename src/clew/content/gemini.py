@@ -18,6 +18,7 @@ from clew.content.shapes import (
     message,
     modality,
     objects,
+    place_of,
     reasoning,
     text,
     text_of,
@@ -98,7 +99,7 @@ def _events(events: Iterable[dict[str, Any]]) -> list[Message]:
     candidates: dict[Any, Pieces] = {}
     for event in events:
         for candidate in objects(event.get("candidates")):
-            pieces = candidates.setdefault(candidate.get("index") or 0, Pieces())
+            pieces = candidates.setdefault(place_of(candidate.get("index")) or 0, Pieces())
             for part in _parts(candidate.get("content")):
                 if part["type"] in ("text", "reasoning"):
                     pieces.add(part["type"], part["type"], "content", part["content"])

@@ -23,6 +23,7 @@ from clew.content.shapes import (
     objects,
     one_of,
     other,
+    place_of,
     reasoning,
     text,
     text_of,
@@ -121,7 +122,7 @@ def _response(data: dict[str, Any]) -> list[Message]:
 def _events(events: Iterable[dict[str, Any]]) -> list[Message]:
     pieces = Pieces()
     for event in events:
-        place, delta = event.get("index"), mapping(event.get("delta"))
+        place, delta = place_of(event.get("index")), mapping(event.get("delta"))
         begun = mapping(event.get("step")) or mapping(event.get("content"))
         kind = text_of(delta.get("type"))
         if begun.get("type") == "function_call":

@@ -22,6 +22,7 @@ from clew.content.shapes import (
     objects,
     one_of,
     other,
+    place_of,
     reasoning,
     text,
     text_of,
@@ -121,7 +122,7 @@ def _events(events: Iterable[dict[str, Any]]) -> list[Message]:
     choices: dict[Any, Pieces] = {}
     for event in events:
         for choice in objects(event.get("choices")):
-            pieces = choices.setdefault(choice.get("index") or 0, Pieces())
+            pieces = choices.setdefault(place_of(choice.get("index")) or 0, Pieces())
             delta = mapping(choice.get("delta"))
             thought = delta.get("reasoning_content") or delta.get("reasoning")
             pieces.add("reasoning", "reasoning", "content", thought)
@@ -129,7 +130,7 @@ def _events(events: Iterable[dict[str, Any]]) -> list[Message]:
             pieces.add("refusal", "text", "content", delta.get("refusal"))
             for call in objects(delta.get("tool_calls")):
                 asked = mapping(call.get("function"))
-                place = ("call", call.get("index") or 0)
+                place = ("call", place_of(call.get("index")) or 0)
                 pieces.put(
                     place, {"type": "tool_call", "name": asked.get("name"), "id": call.get("id")}
                 )
@@ -158,7 +159,7 @@ def _completing(events: Iterable[dict[str, Any]]) -> list[Message]:
     choices: dict[Any, Pieces] = {}
     for event in events:
         for choice in objects(event.get("choices")):
-            pieces = choices.setdefault(choice.get("index") or 0, Pieces())
+            pieces = choices.setdefault(place_of(choice.get("index")) or 0, Pieces())
             pieces.add("text", "text", "content", choice.get("text"))
             reason = choice.get("finish_reason")
             pieces.finish_reason = reason if isinstance(reason, str) else pieces.finish_reason

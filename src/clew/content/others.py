@@ -22,6 +22,7 @@ from clew.content.shapes import (
     mapping,
     message,
     objects,
+    place_of,
     reasoning,
     text,
     text_of,
@@ -107,7 +108,7 @@ def _cohere_events(events: Iterable[dict[str, Any]]) -> list[Message]:
     for event in events:
         kind, delta = event.get("type"), mapping(event.get("delta"))
         said = mapping(delta.get("message"))
-        index = event.get("index") or 0
+        index = place_of(event.get("index")) or 0
         content = mapping(said.get("content"))
         pieces.add(("text", index), "text", "content", content.get("text"))
         pieces.add(("thought", index), "reasoning", "content", content.get("thinking"))

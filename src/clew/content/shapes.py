@@ -45,6 +45,11 @@ def objects(value: Any) -> Iterator[dict[str, Any]]:
                 yield cast("dict[str, Any]", item)
 
 
+def place_of(value: Any) -> int | str | None:
+    """Return an index as it may be a key; one that is of no such type counts as the first."""
+    return value if value is None or isinstance(value, int | str) else 0
+
+
 def listed(value: Any) -> list[Any]:
     """Return a list; of anything else, a list of that one thing."""
     return cast("list[Any]", value) if isinstance(value, list) else [value]
