@@ -187,7 +187,8 @@ class ClickHouse(StandIn):
 
         self._session = session.Session()
         self._lock = threading.Lock()
-        for statement in ("CREATE DATABASE otel", TABLE, LOOKUP, VIEW):
+        drop = "DROP DATABASE IF EXISTS otel"  # the engine is one for the whole process
+        for statement in (drop, "CREATE DATABASE otel", TABLE, LOOKUP, VIEW):
             self._session.query(statement)
         rows = "\n".join(json.dumps(_row(e)) for e in otlp_protobuf.decode(message).spans)
         self._session.query(f"INSERT INTO otel.otel_traces FORMAT JSONEachRow\n{rows}")

@@ -231,7 +231,7 @@ def test_both_handles_are_copied(browser: Any, served: Any, save: Save) -> None:
         button = page.locator(".handles .copy").nth(place)
         wanted = button.get_attribute("data-copy")
         button.click()
-        page.locator('.copy[data-state="done"]').first.wait_for()
+        button.and_(page.locator('[data-state="done"]')).wait_for()
         assert "copied" == button.inner_text()
         assert wanted == page.evaluate("navigator.clipboard.readText()")
     context.close()
