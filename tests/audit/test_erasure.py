@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tampering import Exported
 
@@ -145,6 +146,28 @@ def test_erasing_content_leaves_the_proof_whole(
     assert all(set(semconv.CONTENT).isdisjoint(span.attributes) for span in record.spans)
     report = verify(record, keys)
     assert (report.status, report.integrity) == ("COMPLETE", "SIGNED")
+
+
+def test_other_versions_of_a_span_lose_their_content_too(stored: Stored, folder: Path) -> None:
+    """A second version that arrived keeps its facts, and nothing that was captured."""
+    ids = stored(capture="full", content_to=frozenset({"spans"}))
+    key = ids["a"].replace("-", "")
+    reader = Reader(store_path(folder))
+    record = reader.run(key)
+    assert record is not None
+    span = next(s for s in record.spans if semconv.TOOL_CALL_ARGUMENTS in s.attributes)
+    facts = {**span.attributes, semconv.TOOL_CALL_ARGUMENTS: "ANOTHER-SECRET"}
+    writer = Writer(store_path(folder))
+    writer.write([msgspec.structs.replace(span, attributes=facts)])
+    writer.close()
+    erase(folder, Wanted(run_id=ids["a"]), **{**FACTS, "category": "content"})
+    record = reader.run(key)
+    reader.close()
+    assert record is not None
+    (other,) = record.conflicts
+    assert other.span_id == span.span_id
+    expected = {k: v for k, v in span.attributes.items() if k not in semconv.CONTENT}
+    assert other.attributes == expected
 
 
 def test_what_is_under_a_legal_hold_stays(stored: Stored, folder: Path) -> None:

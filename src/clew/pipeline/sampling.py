@@ -36,7 +36,7 @@ class RunRatioSampler(Sampler):
 
     def __init__(self, ratio: float) -> None:
         self.ratio = min(1.0, max(0.0, ratio))
-        self._drop_below = round((1 - self.ratio) * (1 << _BITS))
+        self._drop_below = _threshold(self.ratio)
 
     def should_sample(
         self,
@@ -61,13 +61,17 @@ class RunRatioSampler(Sampler):
         return f"RunRatioSampler{{{self.ratio}}}"
 
 
+def _threshold(ratio: float) -> int:
+    return round((1 - ratio) * (1 << _BITS))
+
+
 def _is_random(trace_id: int) -> bool:
     return (trace_id >> 76) & 0xF in _RANDOM_VERSIONS or not trace_id
 
 
 def kept_at(trace_id: int, ratio: float) -> bool:
     """Tell whether a run is among the share that is kept."""
-    return randomness(trace_id) >= round((1 - ratio) * (1 << _BITS))
+    return randomness(trace_id) >= _threshold(ratio)
 
 
 def randomness(trace_id: int) -> int:

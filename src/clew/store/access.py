@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from clew.errors import StoreError
-from clew.store.journal import last_of
+from clew.store.journal import lines
 
 FOLDER: Final = "access"
 _encoder: Final = msgspec.json.Encoder()
@@ -86,13 +86,4 @@ class AccessLog:
 
 def read(data_dir: Path) -> Iterator[Reading]:
     """Give all readings, oldest first; a line that was cut off by a crash is left out."""
-    folder = data_dir / FOLDER
-    if not folder.is_dir():
-        return
-    decoder = msgspec.json.Decoder(Reading)
-    for path in sorted(folder.glob("????-??-??.jsonl")):
-        with path.open("rb") as file:
-            for line in file:
-                reading = last_of(line, decoder)
-                if reading is not None:
-                    yield reading
+    return lines(data_dir / FOLDER, Reading)

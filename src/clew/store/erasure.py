@@ -246,15 +246,16 @@ def _remove(
 def _strip(connection: sqlite3.Connection, trace_id: bytes) -> None:
     """Take captured content off the spans of a run, and nothing else: digests do not cover it."""
     keys = ", ".join("?" * len(semconv.CONTENT))
-    names = [f'$."{key}"' for key in semconv.CONTENT]
-    for table in ("spans", "span_conflicts"):
-        columns = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
-        if "attributes" in columns:
-            connection.execute(
-                f"UPDATE {table} SET attributes = json_remove(attributes, {keys})"  # noqa: S608
-                " WHERE trace_id = ?",
-                (*names, trace_id),
-            )
+    # Of other versions of a span the whole record is one column.
+    for table, column, place in (
+        ("spans", "attributes", "$"),
+        ("span_conflicts", "record", "$.attributes"),
+    ):
+        connection.execute(
+            f"UPDATE {table} SET {column} = json_remove({column}, {keys})"  # noqa: S608 - constants
+            " WHERE trace_id = ?",
+            (*(f'{place}."{key}"' for key in semconv.CONTENT), trace_id),
+        )
 
 
 # --- tombstones ----------------------------------------------------------------------------------

@@ -132,19 +132,26 @@ def read(data_dir: Path, since_ns: int = 0) -> Iterator[Entry]:
         data_dir: the data folder.
         since_ns: only entries from then on (ns since 1970).
     """
-    folder = data_dir / FOLDER
-    if not folder.is_dir():
-        return
-    decoder = msgspec.json.Decoder(Entry)
+    return (each for each in lines(data_dir / FOLDER, Entry) if each.time_ns >= since_ns)
+
+
+def lines(folder: Path, kind: type[T]) -> Iterator[T]:
+    """Give what stands in a folder's files of one day each, oldest first; cut-off lines left out.
+
+    Args:
+        folder: where the files are.
+        kind: what a line holds.
+    """
+    decoder = msgspec.json.Decoder(kind)
     for path in sorted(folder.glob("????-??-??.jsonl")):
         with path.open("rb") as file:
             for line in file:
-                entry = last_of(line, decoder)
-                if entry is not None and entry.time_ns >= since_ns:
+                entry = _last_of(line, decoder)
+                if entry is not None:
                     yield entry
 
 
-def last_of(line: bytes, decoder: msgspec.json.Decoder[T]) -> T | None:
+def _last_of(line: bytes, decoder: msgspec.json.Decoder[T]) -> T | None:
     """Return what a line holds; of one that was cut off, what another process wrote behind it."""
     start = line.rfind(_BEGINNING)
     try:
