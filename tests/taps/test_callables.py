@@ -11,14 +11,20 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, Self
 
+import anthropic
+import cohere.v2.client as cohere_client
+import groq
 import httpx2
+import openai
+import openrouter.types as openrouter_types
 import pytest
+from mistralai.client import types as mistral_types
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 import clew
-from clew import _guard
+from clew import _guard, semconv
 from clew.errors import ClewError
 from clew.pipeline import runtime
 from clew.settings import Settings
@@ -526,6 +532,64 @@ def test_arguments_by_position_and_by_default(exported: CaptureExporter) -> None
     first, second = rounds(exported)
     assert (first["gen_ai.request.model"], first["gen_ai.request.temperature"]) == ("acme-1", 0.5)
     assert (second["gen_ai.request.model"], second["gen_ai.request.temperature"]) == ("acme-2", 1)
+
+
+NO_VALUES = [
+    openai.NOT_GIVEN,
+    openai.omit,
+    anthropic.NOT_GIVEN,
+    groq.omit,
+    mistral_types.UNSET,
+    openrouter_types.UNSET,
+    cohere_client.OMIT,
+    None,
+]
+
+
+@pytest.mark.parametrize("nothing", NO_VALUES, ids=lambda value: type(value).__module__)
+async def test_what_is_not_given_is_absent(
+    exported: CaptureExporter, nothing: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What an SDK has for "not given" is no value; a zero and an empty list are values."""
+    names = ("model", "max_tokens", "temperature", "top_p", "seed", "choice_count", "tools")
+    places = {name: name for name in (*names, "messages")}
+
+    def complete(**given: Any) -> Any:
+        return answer()
+
+    async def acomplete(**given: Any) -> Any:
+        return answer()
+
+    clew.instrument(complete, facts=places)(**dict.fromkeys(places, nothing))
+    await clew.instrument(acomplete, facts=places)(**dict.fromkeys(places, nothing))
+    zeros = {"temperature": 0, "max_tokens": 0, "seed": 0, "tools": [], "messages": ()}
+    clew.instrument(complete, facts=places)(**zeros)
+    keys = {each for each in semconv.RULES if ".request." in each}
+    *without, with_zeros = (
+        {key: one[key] for key in keys & one.keys()} for one in rounds(exported)
+    )
+    assert without == [{}, {}]
+    assert with_zeros == {
+        "gen_ai.request.temperature": 0,
+        "gen_ai.request.max_tokens": 0,
+        "gen_ai.request.seed": 0,
+        "clew.request.tools": 0,
+        "clew.request.messages": 0,
+    }
+    assert not caplog.records
+
+
+def test_what_can_be_read_once_is_left_to_the_callable(exported: CaptureExporter) -> None:
+    """Tools and messages that come one by one are not read by Clew."""
+
+    def complete(messages: Any, tools: Any) -> Any:
+        assert (list(messages), list(tools)) == (["hello"], ["find"])
+        return answer()
+
+    wrapped = clew.instrument(complete, facts={"messages": "messages", "tools": "tools"})
+    wrapped(iter(["hello"]), (name for name in ["find"]))
+    (found,) = rounds(exported)
+    assert not {"clew.request.messages", "clew.request.tools"} & found.keys()
 
 
 class Reason(enum.Enum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any, Final, cast
 
 from clew._guard import warn_once
@@ -50,7 +50,9 @@ def _name(value: Any) -> str | None:
 
 
 def _names(value: Any) -> tuple[str, ...] | None:
-    return tuple(name for one in _several(value) if (name := _name(one)) is not None)
+    names = tuple(name for one in _several(value) if (name := _name(one)) is not None)
+    # What an SDK has for "not given" is an object of its own: no list, and not an empty one.
+    return names if names or isinstance(value, (Sized, Iterator)) else None
 
 
 def _calls(value: Any) -> tuple[ToolCall, ...] | None:
@@ -233,7 +235,8 @@ def _path(path: str) -> Place:
             if thing is None:
                 return None
             thing = _get(thing, name)
-        return thing
+        # What can be read once is left to whom it was given to.
+        return None if isinstance(thing, Iterator) else thing
 
     return look
 

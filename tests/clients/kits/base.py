@@ -118,11 +118,14 @@ class Kit:
         """Close a client and what was made for it."""
         await settle(client.close())
 
-    async def ask(self, client: Any) -> Any:
-        """Make a plain call with content everywhere: prompt, history, tool, tool result."""
+    async def ask(self, client: Any, **more: Any) -> Any:
+        """Make a plain call with content everywhere: prompt, history, tool, tool result.
+
+        `more` are further arguments, in the SDK's words.
+        """
         raise NotImplementedError
 
-    async def stream(self, client: Any) -> Any:
+    async def stream(self, client: Any, **more: Any) -> Any:
         """Start the same call, streamed; return what its pieces are read from."""
         raise NotImplementedError
 

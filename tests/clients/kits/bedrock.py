@@ -91,7 +91,7 @@ class Converse(_Bedrock):
     api = "Converse"
     names_model = False
 
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self, **more: Any) -> dict[str, Any]:
         """Return a request with content everywhere."""
         use = {"toolUseId": "tooluse_1", "name": "find", "input": {"place": MARK}}
         result = {"toolUseId": "tooluse_1", "content": [{"text": f"{MARK} result"}]}
@@ -110,17 +110,18 @@ class Converse(_Bedrock):
             ],
             "toolConfig": {"tools": [{"toolSpec": spec}]},
             "inferenceConfig": {"maxTokens": 64},
+            **more,
         }
 
     @property
     def notices_cuts(self) -> bool:
         return self.asynchronous
 
-    async def ask(self, client: Any) -> Any:
-        return await settle(client.converse(**self.arguments()))
+    async def ask(self, client: Any, **more: Any) -> Any:
+        return await settle(client.converse(**self.arguments(**more)))
 
-    async def stream(self, client: Any) -> Any:
-        return (await settle(client.converse_stream(**self.arguments())))["stream"]
+    async def stream(self, client: Any, **more: Any) -> Any:
+        return (await settle(client.converse_stream(**self.arguments(**more))))["stream"]
 
 
 async def _lines(kit: Any, client: Any) -> Any:
@@ -144,7 +145,7 @@ class Invoke(_Bedrock):
     counts_early = True
     plain_variants: ClassVar[Any] = {"body by lines": _lines, "body in pieces": _pieces}
 
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self, **more: Any) -> dict[str, Any]:
         """Return a request with content everywhere."""
         asked = {"type": "tool_use", "id": "toolu_1", "name": "find", "input": {"place": MARK}}
         result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": f"{MARK} result"}
@@ -158,13 +159,14 @@ class Invoke(_Bedrock):
                 {"role": "user", "content": [result]},
             ],
             "tools": [{"name": "find", "input_schema": TOOL_PARAMETERS}],
+            **more,
         }
         return {"modelId": self.model, "body": json.dumps(body).encode()}
 
-    async def ask(self, client: Any) -> Any:
-        answer = await settle(client.invoke_model(**self.arguments()))
+    async def ask(self, client: Any, **more: Any) -> Any:
+        answer = await settle(client.invoke_model(**self.arguments(**more)))
         return json.loads(await settle(answer["body"].read()))
 
-    async def stream(self, client: Any) -> Any:
-        answer = await settle(client.invoke_model_with_response_stream(**self.arguments()))
+    async def stream(self, client: Any, **more: Any) -> Any:
+        answer = await settle(client.invoke_model_with_response_stream(**self.arguments(**more)))
         return answer["body"]

@@ -89,8 +89,8 @@ class Cohere(Kit):
         ]
         return {"model": self.model, "messages": messages, "tools": openai_tools()}
 
-    async def ask(self, client: Any) -> Any:
-        return await settle(client.chat(**self.arguments()))
+    async def ask(self, client: Any, **more: Any) -> Any:
+        return await settle(client.chat(**self.arguments(), **more))
 
-    async def stream(self, client: Any) -> Any:
-        return client.chat_stream(**self.arguments())
+    async def stream(self, client: Any, **more: Any) -> Any:
+        return client.chat_stream(**self.arguments(), **more)

@@ -13,13 +13,14 @@ from clew.testing import ScriptedProvider
 from kits.base import CERTIFICATES, MARK, TOOL_PARAMETERS, Kit, settle
 
 
-def _config() -> types.GenerateContentConfig:
+def _config(**more: Any) -> types.GenerateContentConfig:
     find = types.FunctionDeclaration(
         name="find", description=f"{MARK} tool", parameters_json_schema=TOOL_PARAMETERS
     )
     return types.GenerateContentConfig(
         system_instruction=f"{MARK} system",
         tools=[types.Tool(function_declarations=[find])],
+        **more,
     )
 
 
@@ -110,16 +111,18 @@ class Genai(Kit):
         await client.aio.aclose()
         client.close()
 
-    async def ask(self, client: Any) -> Any:
+    async def ask(self, client: Any, **more: Any) -> Any:
         models = client.aio.models if self.asynchronous else client.models
         return await settle(
-            models.generate_content(model=self.model, contents=_contents(), config=_config())
+            models.generate_content(model=self.model, contents=_contents(), config=_config(**more))
         )
 
-    async def stream(self, client: Any) -> Any:
+    async def stream(self, client: Any, **more: Any) -> Any:
         models = client.aio.models if self.asynchronous else client.models
         return await settle(
-            models.generate_content_stream(model=self.model, contents=_contents(), config=_config())
+            models.generate_content_stream(
+                model=self.model, contents=_contents(), config=_config(**more)
+            )
         )
 
 

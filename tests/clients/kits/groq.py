@@ -99,8 +99,8 @@ class Groq(Kit):
             "extra_body": {"stream_options": {"include_usage": True}},
         }
 
-    async def ask(self, client: Any) -> Any:
-        return await settle(client.chat.completions.create(**self.arguments()))
+    async def ask(self, client: Any, **more: Any) -> Any:
+        return await settle(client.chat.completions.create(**self.arguments(), **more))
 
-    async def stream(self, client: Any) -> Any:
-        return await settle(client.chat.completions.create(stream=True, **self.arguments()))
+    async def stream(self, client: Any, **more: Any) -> Any:
+        return await settle(client.chat.completions.create(stream=True, **self.arguments(), **more))

@@ -63,8 +63,8 @@ class Ollama(Kit):
         ]
         return {"model": self.model, "messages": messages, "tools": openai_tools()}
 
-    async def ask(self, client: Any) -> Any:
-        return await settle(client.chat(**self.arguments()))
+    async def ask(self, client: Any, **more: Any) -> Any:
+        return await settle(client.chat(**self.arguments(), **more))
 
-    async def stream(self, client: Any) -> Any:
-        return await settle(client.chat(stream=True, **self.arguments()))
+    async def stream(self, client: Any, **more: Any) -> Any:
+        return await settle(client.chat(stream=True, **self.arguments(), **more))

@@ -113,11 +113,11 @@ class Mistral(Speakeasy):
         """Return a request with content everywhere."""
         return {"model": self.model, "messages": openai_messages(), "tools": openai_tools()}
 
-    async def ask(self, client: Any) -> Any:
-        return await settle(self.method(client.chat, "complete")(**self.arguments()))
+    async def ask(self, client: Any, **more: Any) -> Any:
+        return await settle(self.method(client.chat, "complete")(**self.arguments(), **more))
 
-    async def stream(self, client: Any) -> Any:
-        return await settle(self.method(client.chat, "stream")(**self.arguments()))
+    async def stream(self, client: Any, **more: Any) -> Any:
+        return await settle(self.method(client.chat, "stream")(**self.arguments(), **more))
 
 
 async def _json_schema(kit: Any, client: Any) -> Any:
@@ -165,11 +165,11 @@ class OpenRouter(Speakeasy):
         """Return a request with content everywhere."""
         return {"model": self.model, "messages": openai_messages(), "tools": openai_tools()}
 
-    async def ask(self, client: Any) -> Any:
-        return await settle(self.method(client.chat, "send")(**self.arguments()))
+    async def ask(self, client: Any, **more: Any) -> Any:
+        return await settle(self.method(client.chat, "send")(**self.arguments(), **more))
 
-    async def stream(self, client: Any) -> Any:
+    async def stream(self, client: Any, **more: Any) -> Any:
         call = self.method(client.chat, "send")
         return await settle(
-            call(stream=True, stream_options={"include_usage": True}, **self.arguments())
+            call(stream=True, stream_options={"include_usage": True}, **self.arguments(), **more)
         )
