@@ -1,121 +1,258 @@
-"""How the store grows: `python tests/bench/reading.py [--most 1000000]`.
+"""How the reading side grows: `python tests/bench/reading.py [--full]`.
 
-Fills a store through the same writer as `clew serve`, and at 10,000, 100,000 and 1,000,000 spans
-measures the CPU time of storing a further batch, of a list of runs (first page, a later page, one
-agent's) and of one run. Messages are decoded from OTLP as they come in.
+Starts `clew serve` on loopback over an empty store and sends it runs of 14 spans as OTLP/HTTP
+protobuf, 20 runs in a request, plain and packed with gzip by turns, up to 10,000, 100,000 and (with
+`--full`) 1,000,000 spans. At each size it prints what receiving cost (CPU time of the server
+process, all its threads), how large the file is, and how long questions take: lists, searches whose
+conditions never meet, one run, costs, a timeline. Questions are asked over HTTP (CPU time of the
+server for one request) and below it, of the store alone (CPU time of the calling thread).
+
+CPU time, because wall time on a busy machine is that of its other work. Linux only: the times of
+another process are read from /proc.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
+import http.client
+import itertools
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from sent_runs import AGENTS, SHADES, SPANS, Template, copy_of, never_met, templates
 
-import clew
-from clew.store import otlp_protobuf
+from clew.store.paths import store_path
 from clew.store.reader import Reader
 from clew.store.records import Page, RunFilter
-from clew.store.writer import Writer
 
 SIZES = (10_000, 100_000, 1_000_000)
-RUNS_IN_MESSAGE = 20
+RUNS_IN_REQUEST = 20
+APART_NS = 36 * 10**9
+"""Between the starts of two runs, so that 71,000 of them fill a month."""
 TIMES = 9
+_TICK = os.sysconf("SC_CLK_TCK")
 
 
-def template() -> ExportTraceServiceRequest:
-    """Return the spans of one run of five rounds and six tool calls, as they are exported."""
-    from workloads import Bench
+class Served:
+    """`clew serve` in a process of its own, and one connection to it."""
 
-    from clew.testing import CaptureExporter
+    def __init__(self, folder: Path) -> None:
+        command = str(Path(sys.executable).parent / "clew")
+        self.process = subprocess.Popen(
+            [command, "serve", "--port", "0", "--data-dir", str(folder)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        address = self.process.stdout.readline().strip()
+        self.store = store_path(folder)
+        host, _, port = address.removeprefix("http://").partition(":")
+        self._connection = http.client.HTTPConnection(host, int(port), timeout=120)
 
-    exporter = CaptureExporter()
-    settings = clew.Settings(service_name="bench", seal_grace_s=0.0)
-    clew.configure(settings=settings, span_exporters=[exporter])
-    bench = Bench()
-    clew.instrument()
-    bench.agent(1, traced=True)
-    clew.uninstrument()
-    clew.shutdown()
-    return ExportTraceServiceRequest.FromString(exporter.otlp_bytes())
+    def send(self, body: bytes, *, packed: bool) -> None:
+        """Send one message; it is on disk when this returns."""
+        headers = {"content-type": "application/x-protobuf"}
+        if packed:
+            headers["content-encoding"] = "gzip"
+        self._connection.request("POST", "/v1/traces", body, headers)
+        response = self._connection.getresponse()
+        answer = response.read()
+        if response.status != 200:
+            raise SystemExit(f"the server answered {response.status}: {answer[:200]!r}")
+
+    def get(self, path: str) -> bytes:
+        """Ask for one page or twin."""
+        self._connection.request("GET", path)
+        response = self._connection.getresponse()
+        body = response.read()
+        if response.status != 200:
+            raise SystemExit(f"{path} was answered with {response.status}: {body[:200]!r}")
+        return body
+
+    def cpu_s(self) -> float:
+        """CPU seconds of the process so far, user and system, all threads that ever ran."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICK
+
+    def threads_s(self) -> float:
+        """CPU seconds of the threads that are alive, in nanoseconds' resolution."""
+        tasks = Path(f"/proc/{self.process.pid}/task")
+        spent = [(each / "schedstat").read_text().split()[0] for each in tasks.iterdir()]
+        return sum(map(int, spent)) / 1e9
+
+    def close(self) -> None:
+        """End the server."""
+        self._connection.close()
+        self.process.terminate()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
 
-def message(run: ExportTraceServiceRequest, shift_ns: int) -> bytes:
-    """Return a message with copies of a run, each with ids and times of its own."""
-    made = ExportTraceServiceRequest()
-    for number in range(RUNS_IN_MESSAGE):
-        copy = ExportTraceServiceRequest.FromString(run.SerializeToString())
-        run_id = uuid.uuid4()
-        for resource in copy.resource_spans:
-            for scope in resource.scope_spans:
-                for span in scope.spans:
-                    span.trace_id = run_id.bytes
-                    span.start_time_unix_nano += shift_ns + number * 1_000_000
-                    span.end_time_unix_nano += shift_ns + number * 1_000_000
-                    for attribute in span.attributes:
-                        if attribute.key == "clew.run.id":
-                            attribute.value.string_value = str(run_id)
-        made.resource_spans.extend(copy.resource_spans)
-    return made.SerializeToString()
+class Ingest(NamedTuple):
+    """Spans per second of the server's CPU since the size before."""
+
+    plain: float
+    packed: float
 
 
-def cpu_ms(work: Callable[[], object]) -> float:
-    """Return the median CPU time of some uses, in ms."""
+class Filler:
+    """Sends runs until the store has as many spans as are wanted."""
+
+    def __init__(self, server: Served, made: tuple[Template, ...], deadline: float) -> None:
+        self._server = server
+        self._made = made
+        self._deadline = deadline
+        self._began_ns = time.time_ns() - 29 * 86_400 * 10**9
+        self.runs = 0
+
+    @property
+    def spans(self) -> int:
+        return self.runs * SPANS
+
+    def fill(self, size: int) -> Ingest | None:
+        """Fill up to `size` spans; None where the time is over before."""
+        spent, sent = {False: 0.0, True: 0.0}, {False: 0, True: 0}
+        for turn in itertools.count():
+            if self.spans >= size:
+                break
+            if time.monotonic() > self._deadline:
+                return None
+            packed = turn % 2 == 1
+            # Several requests in one measurement: the clock of a process ticks in 10 ms.
+            bodies = [self._body() for _ in range(4)]
+            if packed:
+                bodies = [gzip.compress(each, 6) for each in bodies]
+            before = self._server.cpu_s()
+            for body in bodies:
+                self._server.send(body, packed=packed)
+            spent[packed] += self._server.cpu_s() - before
+            sent[packed] += len(bodies) * RUNS_IN_REQUEST * SPANS
+        return Ingest(*(sent[each] / max(spent[each], 1e-9) for each in (False, True)))
+
+    def _body(self) -> bytes:
+        first, self.runs = self.runs, self.runs + RUNS_IN_REQUEST
+        return b"".join(
+            copy_of(
+                self._made[number % len(self._made)],
+                number // len(self._made),
+                self._began_ns + number * APART_NS,
+            )
+            for number in range(first, self.runs)
+        )
+
+
+# --- questions ------------------------------------------------------------------------------------
+
+
+def thread_ms(work: Callable[[], object]) -> float:
+    """Return the median CPU time of some uses on this thread, in ms."""
     took: list[float] = []
     for _ in range(TIMES):
-        began = time.process_time()
+        began = time.thread_time()
         work()
-        took.append((time.process_time() - began) * 1e3)
+        took.append((time.thread_time() - began) * 1e3)
     return median(took)
 
 
-def read(reader: Reader) -> tuple[float, ...]:
-    """Return the CPU time (ms) of a list, a later page, one agent's list, and one run."""
+def served_ms(server: Served, path: str) -> float:
+    """Return the median CPU time that the server spends on one request, in ms."""
+    took: list[float] = []
+    for _ in range(TIMES):
+        began = server.threads_s()
+        server.get(path)
+        took.append((server.threads_s() - began) * 1e3)
+    return median(took)
+
+
+def asked(reader: Reader) -> dict[str, tuple[Callable[[], object], str | None]]:
+    """Return the questions by name: of the store, and of the server."""
     page = reader.runs(RunFilter(), Page())
-    return (
-        cpu_ms(lambda: reader.runs(RunFilter(), Page())),
-        cpu_ms(lambda: reader.runs(RunFilter(), Page(after=page.next))),
-        cpu_ms(lambda: reader.runs(RunFilter(agent="support-bot"), Page())),
-        cpu_ms(lambda: reader.run(page.runs[0].trace_id)),
-    )
+    run = page.runs[0]
+    late = page.next
+    for _ in range(20):
+        late = reader.runs(RunFilter(), Page(limit=500, after=late)).next or late
+    special = f"special-{SHADES - 1:02d}"
+
+    def listed(after: str | None = None, **wanted: Any) -> tuple[Callable[[], object], str]:
+        query = {key: str(value).lower() for key, value in wanted.items()}
+        query |= {"after": after} if after else {}
+        return (
+            lambda: reader.runs(RunFilter(**wanted), Page(after=after)),
+            f"/api/runs?{urlencode(query)}",
+        )
+
+    questions: dict[str, tuple[Callable[[], object], str | None]] = {
+        "list of runs": listed(),
+        "later page": listed(after=late),
+        "one agent's": listed(agent=AGENTS[0]),
+        "one agent's that failed": listed(agent=AGENTS[1], status="failed"),
+        "a rare tool": listed(tool=special),
+        "cost from": listed(cost_from=0.5),
+        "one run": (lambda: reader.run(run.trace_id), f"/api/runs/{run.run_id}"),
+        "timeline": (lambda: reader.run(run.trace_id), f"/api/runs/{run.run_id}/timeline"),
+        "list, as a page": (lambda: reader.names("tool"), "/"),
+        "costs, a month": (lambda: None, "/api/costs"),
+    }
+    pairs = {name: listed(**wanted) for name, wanted in never_met().items()}
+    slowest = max(pairs, key=lambda each: thread_ms(pairs[each][0]))
+    questions[f"never met, the slowest of {len(pairs)} pairs ({slowest})"] = pairs[slowest]
+    return questions
+
+
+def show(server: Served, reader: Reader) -> None:
+    """Print the questions with their times."""
+    for name, (below, path) in asked(reader).items():
+        over = served_ms(server, path) if path else 0.0
+        print(f"  {name:<64}{thread_ms(below):>9.2f}{over:>9.2f}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--most", type=int, default=SIZES[-1])
+    parser.add_argument("--full", action="store_true", help="up to 1,000,000 spans (ten minutes)")
+    parser.add_argument("--minutes", type=float, default=20.0, help="stop filling after that long")
     options = parser.parse_args()
-    run = template()
-    spans = sum(len(s.spans) for r in run.resource_spans for s in r.scope_spans)
+    made = templates()
     folder = Path(tempfile.mkdtemp(prefix="clew-bench-"))
-    stored = turns = 0
-    spent = 0.0
     try:
-        writer, reader = Writer(folder / "spans.db"), None
-        print("spans       ingest/s of CPU   list ms   later page ms   one agent ms   one run ms")
-        for size in (size for size in SIZES if size <= options.most):
-            fresh = 0
-            spent = 0.0
-            while stored < size:
-                body = message(run, turns * 60_000_000_000)
-                began = time.process_time()
-                writer.write(otlp_protobuf.decode(body).spans)
-                spent += time.process_time() - began
-                turns += 1
-                fresh += spans * RUNS_IN_MESSAGE
-                stored += spans * RUNS_IN_MESSAGE
-            reader = reader or Reader(folder / "spans.db")
-            figures = read(reader)
-            cells = "".join(f"{figure:>13.2f}" for figure in figures)
-            print(f"{stored:<12,}{fresh / spent:>12,.0f}{cells}", flush=True)
-        if reader is not None:
-            reader.close()
-        writer.close()
+        server = Served(folder)
+        reader: Reader | None = None
+        filler = Filler(server, made, time.monotonic() + options.minutes * 60)
+        try:
+            for size in SIZES if options.full else SIZES[:-1]:
+                found = filler.fill(size)
+                if found is None:
+                    print(
+                        f"stopped at {filler.spans:,} spans: {options.minutes:g} minutes are over"
+                    )
+                    break
+                stored = sum(each.stat().st_size for each in server.store.parent.glob("clew.db*"))
+                print(
+                    f"{filler.spans:,} spans: {found.plain:,.0f} spans per second of CPU received "
+                    f"plain, {found.packed:,.0f} with gzip; {stored / filler.spans:,.0f} bytes each "
+                    f"on disk\n  {'ms of CPU':<64}{'store':>9}{'HTTP':>9}",
+                    flush=True,
+                )
+                reader = reader or Reader(server.store)
+                show(server, reader)
+        finally:
+            if reader is not None:
+                reader.close()
+            server.close()
     finally:
         shutil.rmtree(folder)
 
