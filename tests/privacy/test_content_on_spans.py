@@ -172,17 +172,233 @@ def test_a_long_conversation_leaves_the_facts_whole() -> None:
         assert 60 == len(json.loads(str(attributes["gen_ai.input.messages"])))
 
 
-def test_a_picture_leaves_a_small_span() -> None:
-    """Three megabytes of picture and a vector are a few words on the span."""
-    address = "data:image/png;base64," + "QUJD" * 1_000_000
-    picture = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": address}}]}
-    with (
-        ScriptedProvider([Reply(text="hello")]) as server,
-        captured(capture="full", content_to=SPANS) as exporter,
-    ):
-        ask(server, [picture])
-        part = content_of(exporter.spans)[0]["gen_ai.input.messages"][0]["parts"][0]
-        assert ("blob", "image/png", 3_000_000) == (part["type"], part["mime_type"], part["bytes"])
+PICTURE = "QUJD" * 1_000_000
+ADDRESS = f"data:image/png;base64,{PICTURE}"
+
+
+def user(**message: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "user", **message}]}
+
+
+VISION: list[tuple[str, str, str | None, dict[str, Any]]] = [
+    (
+        "openai chat",
+        "/v1/chat/completions",
+        "openai",
+        user(content=[{"type": "image_url", "image_url": {"url": ADDRESS}}]),
+    ),
+    (
+        "openai responses",
+        "/v1/responses",
+        "openai",
+        {
+            "model": "m",
+            "input": [
+                {"role": "user", "content": [{"type": "input_image", "image_url": ADDRESS}]},
+            ],
+        },
+    ),
+    (
+        "anthropic",
+        "/v1/messages",
+        None,
+        user(
+            content=[
+                {
+                    "type": "image",
+                    "source": {"type": "base64", "media_type": "image/png", "data": PICTURE},
+                }
+            ]
+        ),
+    ),
+    (
+        "gemini",
+        "/v1beta/models/gemini-2.5-flash:generateContent",
+        None,
+        {
+            "contents": [
+                {
+                    "role": "user",
+                    "parts": [{"inlineData": {"mimeType": "image/png", "data": PICTURE}}],
+                }
+            ]
+        },
+    ),
+    (
+        "mistral",
+        "/v1/chat/completions",
+        "mistral_ai",
+        user(content=[{"type": "image_url", "image_url": ADDRESS}]),
+    ),
+    (
+        "cohere",
+        "/v2/chat",
+        None,
+        user(content=[{"type": "image_url", "image_url": {"url": ADDRESS}}]),
+    ),
+    ("ollama", "/api/chat", None, user(content="what is this?", images=[PICTURE])),
+    (
+        "bedrock",
+        "/model/amazon.nova-pro-v1:0/converse",
+        None,
+        {
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [{"image": {"format": "png", "source": {"bytes": PICTURE}}}],
+                }
+            ]
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize("level", ["redacted", "full"])
+@pytest.mark.parametrize(
+    ("path", "provider", "body"), [one[1:] for one in VISION], ids=[one[0] for one in VISION]
+)
+def test_a_picture_leaves_a_small_span(
+    path: str, provider: str | None, body: dict[str, Any], level: str
+) -> None:
+    """Three megabytes are their kind, type, size and digest, however a provider wants them."""
+    options: dict[str, Any] = {"capture": level, "content_to": SPANS}
+    if provider is not None:
+        options["provider_hosts"] = {"127.0.0.1": provider}
+    with Answers() as server, captured(**options) as exporter:
+        server.pieces = [b"{}"]
+        host, port = server.address
+        with clew.run("a"), httpx.Client() as client:
+            client.post(f"http://{host}:{port}{path}", json=body)
+        (found,) = content_of(exporter.spans)
+        parts = found["gen_ai.input.messages"][0]["parts"]
+        (part,) = (each for each in parts if each["type"] == "blob")
+        kind = ("image", part.get("mime_type", "image/png"), "", 3_000_000)
+        assert kind == (part["modality"], "image/png", part["content"], part["bytes"])
+        assert len(part["digest"]) >= 16
+        assert len(exporter.otlp_bytes()) < 16_384
+
+
+FLOATS = [[0.015625 * (at % 64) for at in range(3072)] for _ in range(100)]
+PACKED = ["A" * 16_384] * 100
+EMBEDDINGS: list[tuple[str, str, str | None, dict[str, Any], dict[str, Any]]] = [
+    (
+        "openai",
+        "/v1/embeddings",
+        "openai",
+        {"model": "m", "input": ["text"] * 100},
+        {"data": [{"embedding": each} for each in FLOATS], "usage": {"prompt_tokens": 200}},
+    ),
+    (
+        "openai base64",
+        "/v1/embeddings",
+        "openai",
+        {"model": "m", "input": ["text"] * 100, "encoding_format": "base64"},
+        {"data": [{"embedding": each} for each in PACKED], "usage": {"prompt_tokens": 200}},
+    ),
+    (
+        "gemini",
+        "/v1beta/models/gemini-embedding-001:batchEmbedContents",
+        None,
+        {"requests": [{"content": {"parts": [{"text": "text"}]}}] * 100},
+        {"embeddings": [{"values": each} for each in FLOATS]},
+    ),
+    (
+        "cohere",
+        "/v2/embed",
+        None,
+        {"model": "m", "texts": ["text"] * 100, "embedding_types": ["float"]},
+        {
+            "embeddings": {"float": FLOATS},
+            "meta": {"billed_units": {"input_tokens": 200}},
+        },
+    ),
+    (
+        "ollama",
+        "/api/embed",
+        None,
+        {"model": "m", "input": ["text"] * 100},
+        {"embeddings": FLOATS, "prompt_eval_count": 200},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "provider", "body", "answer"),
+    [one[1:] for one in EMBEDDINGS],
+    ids=[one[0] for one in EMBEDDINGS],
+)
+def test_vectors_leave_a_small_span(
+    path: str, provider: str | None, body: dict[str, Any], answer: dict[str, Any]
+) -> None:
+    """A hundred vectors of 3072 numbers are none of a span's business; their count of tokens is."""
+    options: dict[str, Any] = {"capture": "full", "content_to": SPANS}
+    if provider is not None:
+        options["provider_hosts"] = {"127.0.0.1": provider}
+    with Answers() as server, captured(**options) as exporter:
+        server.pieces = [json.dumps(answer).encode()]
+        host, port = server.address
+        with clew.run("a"), httpx.Client() as client:
+            client.post(f"http://{host}:{port}{path}", json=body)
+        span = exporter.by_name("embeddings")[0]
+        counted = (span.attributes or {}).get("gen_ai.usage.input_tokens")
+        assert (None if path.startswith("/v1beta") else 200) == counted
+        assert len(exporter.otlp_bytes()) < 16_384
+
+
+BULKY: dict[str, Any] = {
+    "a picture": ADDRESS,
+    "a picture in words": f"see {ADDRESS} and {PICTURE}",
+    "bytes": b"\x89PNG" * 750_000,
+    "vectors": FLOATS,
+    "packed vectors": PACKED,
+    "a message": {"image": {"data": PICTURE}, "vectors": FLOATS},
+}
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("bulky", BULKY.values(), ids=BULKY)
+async def test_bulky_arguments_and_results_leave_a_small_span(
+    bulky: Any, asynchronous: bool
+) -> None:
+    """Pictures and vectors that a tool takes and gives are replaced, too."""
+    with captured(capture="full", content_to=SPANS) as exporter:
+
+        @clew.tool
+        def look(thing: Any) -> Any:
+            return thing
+
+        @clew.tool(name="look")
+        async def alook(thing: Any) -> Any:
+            return thing
+
+        with clew.run("a"):
+            if asynchronous:
+                await alook(bulky)
+            else:
+                look(bulky)
+        attributes = exporter.by_name("execute_tool")[0].attributes or {}
+        for key in (semconv.TOOL_CALL_ARGUMENTS, semconv.TOOL_CALL_RESULT):
+            assert "digest" in str(attributes[key])
+            json.loads(str(attributes[key]))
+        assert len(exporter.otlp_bytes()) < 32_768
+        assert len(str(attributes[semconv.TOOL_CALL_RESULT])) < 16_384
+
+
+@pytest.mark.parametrize(
+    "bulky", [ADDRESS, str(FLOATS), FLOATS[0] * 100], ids=["url", "text", "list"]
+)
+def test_bulky_events_and_links_leave_a_small_span(bulky: Any) -> None:
+    """What stands in events, links, status and names obeys the list, content or not."""
+    with captured(capture="full", content_to=SPANS) as exporter:
+        with clew.run("a"):
+            elsewhere = trace.get_current_span().get_span_context()
+            link = trace.Link(elsewhere, {"gen_ai.input.messages": bulky, "picture": bulky})
+            tracer = trace.get_tracer("other")
+            with tracer.start_as_current_span(f"chat {bulky}", links=[link]) as span:
+                for name in ("gen_ai.user.message", "gen_ai.choice", f"look {bulky}"):
+                    span.add_event(name, {"gen_ai.input.messages": bulky, "content": bulky})
+                span.record_exception(ValueError(bulky))
+                span.set_status(trace.StatusCode.ERROR, str(bulky))
         assert len(exporter.otlp_bytes()) < 16_384
 
 
