@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import json
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -445,21 +447,106 @@ def test_each_histogram_has_its_buckets(
     assert duration.explicit_bounds == instruments.SECONDS
 
 
-def test_a_clock_that_is_set_back_makes_no_negative_duration(
-    measure: Callable[..., Any], provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+def quantile(share: float, point: Any) -> float:
+    """Return what Prometheus' `histogram_quantile` says of a histogram."""
+    rank, below, lower = share * point.count, 0, 0.0
+    for upper, count in zip((*point.explicit_bounds, math.inf), point.bucket_counts, strict=True):
+        if count and below + count >= rank:
+            return lower + (upper - lower) * (rank - below) / count if upper < math.inf else lower
+        below, lower = below + count, upper
+    raise AssertionError(share)
+
+
+NAMES = {
+    "current": ("gen_ai.client.operation.duration", "gen_ai.client.token.usage"),
+    "v0.1.0": (
+        "gen_ai.client.inference.duration",
+        "gen_ai.client.inference.operation.input_tokens",
+    ),
+}
+
+
+@pytest.mark.parametrize("profile", NAMES)
+@pytest.mark.parametrize(
+    ("seconds", "tokens"), [(0.2, 30), (8, 9_000), (95, 180_000), (20 * 60, 180_000)]
+)
+def test_quantiles_tell_each_case_apart(
+    measure: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float,
+    tokens: int,
+    profile: str,
 ) -> None:
-    """Durations come from the monotonic clock."""
+    """With one call in five twice as long and four times as large, p50 and p95 say so."""
+    spent, calls, ticks = [0], itertools.count(), itertools.count()
+
+    def answer(_: Any) -> Reply:
+        slow = next(calls) % 5 == 4
+        spent[0] += int(seconds * (2 if slow else 1) * 1e9)
+        usage = Usage(input_tokens=tokens * (4 if slow else 1), output_tokens=1)
+        return Reply(text="x", usage=usage)
+
+    measured = measure(metric_profile=profile)
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: spent[0] + next(ticks))
+    with ScriptedProvider(answer) as provider:
+        for _ in range(10):
+            with clew.tool("search"):
+                chat(provider, stream=True, stream_options={"include_usage": True})
+    found = measured.points()
+    duration, usage = NAMES[profile]
+    chunk = duration.replace(".duration", ".time_to_first_chunk")
+    for name in (duration, chunk, "clew.tool.duration"):
+        ((_, point),) = found[name]
+        half, most = quantile(0.5, point), quantile(0.95, point)
+        assert seconds / 2 <= half <= seconds * 2, name
+        assert seconds <= most <= seconds * 4, name
+        assert most > half * 1.5, name
+    rows = found[usage]
+    (point,) = (one for labels, one in rows if labels.get("gen_ai.token.type", "input") == "input")
+    half, most = quantile(0.5, point), quantile(0.95, point)
+    assert tokens / 4 <= half <= tokens * 4
+    assert tokens <= most <= tokens * 16
+    assert most > half * 2
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("hours", [-1, 1])
+async def test_a_clock_that_is_set_makes_no_wrong_duration(
+    measure: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    hours: int,
+    asynchronous: bool,
+    stream: bool,
+) -> None:
+    """Durations come from the monotonic clock, however the wall clock is set during a call."""
+    wall, wall_ns, step = time.time, time.time_ns, [0]
+
+    def answer(_: Any) -> Reply:
+        step[0] = hours * 3600
+        return Reply(text="one two", delay=0.02, event_delay=0.01)
+
     measured = measure()
-    real = time.time_ns
-    provider.add(Reply(text="one", delay=0.02))
-    with clew.run("triage"), clew.tool("search"):
-        monkeypatch.setattr(time, "time_ns", lambda: real() - 3_600_000_000_000)
-        chat(provider)
+    monkeypatch.setattr(time, "time_ns", lambda: wall_ns() + step[0] * 10**9)
+    monkeypatch.setattr(time, "time", lambda: wall() + step[0])
+    with ScriptedProvider(answer) as provider, clew.run("triage"):
+        with clew.tool("search"):
+            if asynchronous:
+                await chat_async(provider, stream=stream)
+            else:
+                chat(provider, stream=stream)
+        with clew.decide("tool", "allow"):
+            pass
     monkeypatch.undo()
     found = measured.points()
-    for name in ("clew.tool.duration", "gen_ai.client.operation.duration"):
+    names = ["clew.tool.duration", "gen_ai.client.operation.duration"]
+    if stream:
+        names.append("gen_ai.client.operation.time_to_first_chunk")
+    for name in names:
         ((_, point),) = found[name]
-        assert 0.02 <= point.sum < 10
+        assert 0.02 <= point.sum < 10, name
+    for span in measured.spans.spans:
+        assert 0 <= (span.end_time or 0) - (span.start_time or 0) < 10e9, span.name
 
 
 # --- the pipeline itself --------------------------------------------------------------------------
