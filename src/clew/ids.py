@@ -91,6 +91,10 @@ class RunIdGenerator:
         """Return the chosen trace id, or that of a fresh uuid: a lone call can be named by it."""
         return _next_trace_id.get() or fresh_run_id().int
 
+    def is_chosen(self) -> bool:
+        """Tell whether the next trace id was chosen, as a run's is."""
+        return bool(_next_trace_id.get())
+
     def is_trace_id_random(self) -> bool:
         """Tell whether the rightmost 56 bits of the next trace id are random.
 

@@ -127,8 +127,7 @@ def _start(
     )
     prices = Prices(settings.model_aliases, settings.prices_file)
     prices.load_in_background()
-    version = metadata.version("clew")
-    tracer = provider.get_tracer(semconv.SCOPE, version)
+    tracer = provider.get_tracer(semconv.SCOPE, metadata.version("clew"))
     if not own:
         with guard("give the tracer Clew's ids"):
             tracer.id_generator = RunIdGenerator()  # type: ignore[attr-defined]
@@ -144,16 +143,12 @@ def _start(
     if not own and not chosen:
         started.chains = chains
     processor.runtime = started
-    if own and sampling.ignores_attributes(provider.sampler):
-        scope = InstrumentationScope(semconv.SCOPE, version)
-        queue = worker.submit_soon if processor.exports else processor.ended
-        ours = filter_.resource(resource)
-        started.light = LightSpans(provider, scope, ours, processor.ended, queue)
-        _hold_back(started, started.light, provider, processor)
+    base = resource if own else provider.resource
+    _lighten(started, provider, filter_.resource(base), processor, own=own)
     if not own:
         _look_at(provider)
     _go(started)
-    _renew_after_fork(started, filter_, resource, chains)
+    _renew_after_fork(started, filter_, base, chains)
     worker.start()
 
 
@@ -190,6 +185,25 @@ def _go(started: Runtime) -> None:
     if settings.gates or started.journal is not None:
         started.govern()
     runtime.set_current(started)
+
+
+def _lighten(
+    started: Runtime,
+    provider: TracerProvider,
+    resource: Resource,
+    processor: RootProcessor,
+    *,
+    own: bool,
+) -> None:
+    """Make spans without the SDK, where that is the same; see `clew.pipeline.light`."""
+    if not (own or processor.exports) or not sampling.ignores_attributes(provider.sampler):
+        return
+    scope = InstrumentationScope(semconv.SCOPE, metadata.version("clew"))
+    queue = started.worker.submit_soon if processor.exports else processor.ended
+    light = LightSpans(provider, scope, resource, processor.ended, queue, alone=own)
+    _hold_back(started, light, provider, processor)
+    if own or light.held is not None:
+        started.light = light
 
 
 def _hold_back(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -210,6 +211,83 @@ async def test_parallel_runs_are_kept_apart(configured: Configured) -> None:
     assert kept == {"m-3", "m-13", "m-23", "m-33"}
     current = runtime.get()
     assert current is None
+
+
+@pytest.mark.parametrize("kept", [False, True])
+async def test_what_ends_after_the_seal_goes_the_way_of_its_run(
+    configured: Configured, kept: bool
+) -> None:
+    """A late span of a run that was forgotten is no trace of its own; of a kept run it leaves."""
+    exporter = configured()
+    sealed = asyncio.Event()
+
+    async def late() -> None:
+        with clew.tool("search"):
+            await sealed.wait()
+
+    async with clew.run("desk") as run:
+        task = asyncio.create_task(late())
+        await asyncio.sleep(0)
+        if kept:
+            clew.decide("tool", "deny", subject="search")
+    current = runtime.get()
+    assert current is not None
+    patience = time.monotonic() + 10
+    while current.segments.of_trace(run.run_id.int) is not None:
+        assert time.monotonic() < patience
+        await asyncio.sleep(0.01)
+    sealed.set()
+    await task
+    exported_of(exporter)
+    assert len(exporter.by_name("execute_tool")) == int(kept)
+    assert len(exporter.spans) == (5 if kept else 0)
+
+
+def test_a_resumed_segment_of_a_kept_run_is_kept(configured: Configured) -> None:
+    """In the same process, before and after the seal of the segment before it."""
+    exporter = configured()
+    with clew.run("desk") as run:
+        clew.decide("approval", "require_approval", subject="refund")
+        reference = run.suspend()
+    with clew.resume(reference), clew.tool("search", effect="read_only"):
+        pass
+    exported_of(exporter)
+    record = record_of(
+        run.trace_id, list(otlp_json.decode(msgspec.json.encode(exporter.otlp_json())).spans)
+    )
+    assert verify(record).status == "COMPLETE"
+    assert len(exporter.by_name("invoke_agent")) == 2
+
+
+def test_a_seal_forgets_no_segment_that_goes_on(configured: Configured) -> None:
+    """What has ended of a run's next segment waits, and leaves with it."""
+    exporter = configured()
+    with clew.run("desk") as run:
+        reference = run.suspend("waiting_for_input")
+    with clew.resume(reference):
+        with clew.tool("search", effect="read_only"):
+            pass
+        time.sleep(0.2)  # the first segment is sealed
+        clew.decide("tool", "deny", subject="search")
+    exported_of(exporter)
+    assert len(exporter.by_name("execute_tool")) == 1
+
+
+def test_calls_outside_runs_are_decided_on_when_they_end(configured: Configured) -> None:
+    """Ten thousand of them leave nothing behind; one that failed is kept."""
+    exporter = configured(keep_spans=100)
+    for _ in range(10_000):
+        with clew.tool("search"):
+            pass
+    with pytest.raises(ValueError, match="no"), clew.tool("broken"):
+        raise ValueError("no")
+    current = runtime.get()
+    assert current is not None
+    keeper = current.keeper
+    assert keeper is not None
+    assert (keeper.overflowed, keeper._size, len(keeper._held)) == (0, 0, 0)
+    exported_of(exporter)
+    assert [span.name for span in exporter.spans] == ["execute_tool broken"]
 
 
 def test_runs_keep_their_share(configured: Configured) -> None:

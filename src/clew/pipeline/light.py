@@ -242,6 +242,8 @@ class LightSpans:
         resource: the resource of the spans, as it may leave.
         finish: takes each span that has ended.
         queue: takes the round spans among them, which may wait and may be dropped.
+        alone: whether the provider is Clew's; in another's, only runs that its sampler has
+            dropped have light spans.
     """
 
     def __init__(
@@ -251,6 +253,8 @@ class LightSpans:
         resource: Resource,
         finish: Callable[[LightSpan], None],
         queue: Callable[[LightSpan], None],
+        *,
+        alone: bool = True,
     ) -> None:
         self.resource = resource
         self.scope = scope
@@ -258,7 +262,7 @@ class LightSpans:
         self.queue = queue
         self._sampler = provider.sampler
         self._ids = RunIdGenerator()
-        processors: Any = getattr(provider, "_active_span_processor", None)
+        processors: Any = getattr(provider, "_active_span_processor", None) if alone else None
         self._processors: Any = processors if hasattr(processors, "_span_processors") else _Hidden
         self.keeper: Keeping | None = None
         self.held: LightSpans | None = None
@@ -288,10 +292,13 @@ class LightSpans:
     ) -> trace.Span | None:
         """Start a span below `around`; one that is not sampled records nothing.
 
-        None where the provider has a processor besides Clew's: the SDK has to make the span.
+        None where the provider has a processor besides Clew's: the SDK has to make the span,
+        unless its run is sampled out, so that nobody else sees it, and may be kept.
         """
         if len(self._processors._span_processors) != 1:
-            return None
+            if self.held is None:
+                return None
+            return self._start_held(around, name, kind, attributes, start_time, links)
         if type(around) is LightSpan:
             above = around.get_span_context()
             span = LightSpan(name, above, kind, attributes, start_time, around._maker)
@@ -299,6 +306,28 @@ class LightSpans:
                 # A link or a trace state comes from elsewhere and has to pass the filter.
                 span._links, span.foreign_state, span.touched = links, around.foreign_state, True
             return span
+        return self._start_below(around, name, kind, attributes, start_time, links)
+
+    def _start_held(
+        self,
+        around: trace.Span,
+        name: str,
+        kind: SpanKind,
+        attributes: dict[str, Any],
+        start_time: int,
+        links: Sequence[Link],
+    ) -> trace.Span | None:
+        """Start a span of a run that is sampled out and may be kept; None for any other."""
+        held = self.held
+        above = around.get_span_context()
+        if held is None or held.keeper is None:
+            return None
+        if above.is_valid:
+            if above.trace_flags & _SAMPLED or not held.keeper.knows(above.trace_id):
+                return None
+        # The SDK would draw another id for what is no run.
+        elif not self._ids.is_chosen() or self._root(name, kind)[1]:
+            return None
         return self._start_below(around, name, kind, attributes, start_time, links)
 
     def _start_below(
