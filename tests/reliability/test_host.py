@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -160,60 +157,6 @@ def test_at_most_three_named_daemon_threads(provider: ScriptedProvider) -> None:
             del os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"]
     left = [each for each in set(threading.enumerate()) - before if each.name.startswith("clew-")]
     assert left == []
-
-
-LAG = """
-import asyncio, json, sys, time
-import clew, httpx
-from clew.testing import CaptureExporter
-
-async def main(url, rounds):
-    lags, stop = [], False
-    async def watch():
-        while not stop:
-            began = time.perf_counter()
-            await asyncio.sleep(0.001)
-            lags.append(time.perf_counter() - began - 0.001)
-    body = {"model": "gpt-5-mini", "messages": [{"role": "user", "content": "Hi"}]}
-    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
-        async def one():
-            async with clew.run("agent"):
-                await client.post(url, json=body)
-                with clew.tool("search"):
-                    pass
-        await one()
-        watching = asyncio.ensure_future(watch())
-        for _ in range(rounds):
-            await asyncio.gather(*(one() for _ in range(8)))
-        stop = True
-        await watching
-    lags.sort()
-    return lags[int(len(lags) * 0.99)]
-
-url, found = sys.argv[1], {"bare": [], "clew": []}
-for turn in range(3):
-    found["bare"].append(asyncio.run(main(url, 25)))
-    clew.configure("lag", span_exporters=[CaptureExporter()])
-    clew.instrument()
-    found["clew"].append(asyncio.run(main(url, 25)))
-    clew.uninstrument()
-    clew.shutdown()
-print(json.dumps(found))
-"""
-
-
-def test_event_loop_lag(provider: ScriptedProvider) -> None:
-    """At p99, the best of three turns each, in turn in one process: a ratio and a bound.
-
-    On an idle machine the difference is below a millisecond; here others may be at work.
-    """
-    url = f"{provider.openai_base_url}/chat/completions"
-    done = subprocess.run(
-        [sys.executable, "-c", LAG, url], capture_output=True, text=True, timeout=100, check=True
-    )
-    found = json.loads(done.stdout)
-    bare, with_clew = min(found["bare"]), min(found["clew"])
-    assert with_clew < max(bare * 3, bare + 0.005), found
 
 
 def test_ten_thousand_spans_in_one_run() -> None:

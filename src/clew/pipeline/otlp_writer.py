@@ -20,6 +20,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind
 from clew import semconv
 from clew._guard import record_failure
 from clew.pipeline.light import LightSpan, LightSpans
+from clew.pipeline.pausing import pausing
 from clew.rules import Closed, Each, Identifier
 
 _MAX: Final = 2**63
@@ -74,7 +75,7 @@ def encode(spans: Sequence[ReadableSpan]) -> bytes:
     same: dict[int, int] = {}
     last_maker: LightSpans | None = None
     last_group: list[bytes] = []
-    for span in spans:
+    for span in pausing(spans):
         try:
             if type(span) is LightSpan:
                 written = _light(span)

@@ -16,6 +16,7 @@ from clew.pipeline import enrich
 from clew.pipeline.exporters import Fanout
 from clew.pipeline.filter import Filter
 from clew.pipeline.light import LightSpan
+from clew.pipeline.pausing import pausing
 from clew.pipeline.stamp import foreign_stamp
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ class Exporting:
         as_they_are = self._trusts_ours
         late = self.runtime is not None and self.runtime.late.waiting
         chains = self._chains
-        for entry in batch:
+        for entry in pausing(batch):
             try:
                 if isinstance(entry, tuple):
                     copy = self._copy(*entry)

@@ -15,10 +15,16 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
+
+from opentelemetry import context as otel_context
 
 from clew._guard import guard, record_failure
+from clew.pipeline.pausing import pausing
 
+_SUPPRESS: Final[str] = getattr(
+    otel_context, "_SUPPRESS_INSTRUMENTATION_KEY", "suppress_instrumentation"
+)
 THREAD_NAME = "clew-export"
 _HASTE_S = 0.2
 """Seconds that what is to be exported at once waits, where other such spans have just come: each
@@ -241,6 +247,8 @@ class Worker:
     def _run(self) -> None:
         """Turn until it is time to stop; a turn that fails does not end the thread."""
         self._last_export = time.monotonic()
+        # Exporting must make no spans of its own, which would be exported, and so on.
+        otel_context.attach(otel_context.set_value(_SUPPRESS, value=True))
         while True:
             try:
                 if not self._turn():
@@ -290,11 +298,11 @@ class Worker:
         return max(0.001, wait)
 
     def _run_due(self, *, everything: bool = False) -> None:
-        for _ in range(len(self._soon)):
+        for _ in pausing(range(len(self._soon))):
             call = self._soon.popleft()
             with guard("run a deferred call"):
                 call()
-        while True:
+        for _ in pausing(itertools.count()):
             with self._timer_lock:
                 if not self._timers:
                     return

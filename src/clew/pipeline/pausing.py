@@ -1,0 +1,27 @@
+"""Long work on a thread of ours, with pauses in which the host's threads come to their turn.
+
+A thread that computes keeps the interpreter's lock until it is asked to give it up, which takes
+`sys.getswitchinterval()` (5 ms by default): so long an event loop waits that has just been woken.
+https://docs.python.org/3/library/sys.html#sys.setswitchinterval
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+_TOGETHER: Final = 8
+"""How many steps are made in one go: a few hundred microseconds."""
+_PAUSE_S: Final = 0.0001
+"""Too short to matter for an export, and long enough for whoever waits to wake up and go on."""
+
+
+def pausing(steps: Iterable[T]) -> Iterator[T]:
+    """Give the steps of some work, with a pause after each few of them."""
+    for number, step in enumerate(steps, 1):
+        yield step
+        if not number % _TOGETHER:
+            time.sleep(_PAUSE_S)
