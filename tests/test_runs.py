@@ -7,7 +7,8 @@ import concurrent.futures
 import contextvars
 import threading
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +16,10 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 
 import clew
+from clew.audit.verify import verify
 from clew.errors import ApprovalRequired, ClewError, PolicyDenied, RunIdError, RunReferenceError
+from clew.sources.otlp_json import record_of
+from clew.store import otlp_protobuf
 from clew.testing import CaptureExporter
 
 ENDINGS = [
@@ -51,9 +55,55 @@ def test_the_trace_id_is_the_run_id(exported: CaptureExporter) -> None:
     assert run_span.parent is None
 
 
-@pytest.mark.parametrize("value", ["0" * 32, "order-42"])
+FORMS: dict[str, Callable[[uuid.UUID], uuid.UUID | str]] = {
+    "object": lambda run_id: run_id,
+    "dashed": str,
+    "upper case": lambda run_id: str(run_id).upper(),
+    "32 digits": lambda run_id: run_id.hex,
+}
+
+
+@pytest.mark.parametrize("twin", ["sync", "async"])
+@pytest.mark.parametrize("form", FORMS)
+async def test_every_form_of_a_run_id_is_one_trace_id(
+    exported: CaptureExporter, form: str, twin: str
+) -> None:
+    """As text or object; used again it is a second attempt, visibly, never one longer run."""
+    run_id = uuid.uuid4()
+    for _ in range(2):
+        if twin == "sync":
+            with clew.run("triage", run_id=FORMS[form](run_id)) as run, clew.tool("search"):
+                pass
+        else:
+            async with clew.run("triage", run_id=FORMS[form](run_id)) as run, clew.tool("search"):
+                pass
+        assert run.trace_id == run_id.hex
+    clew.shutdown()
+    assert {span.context.trace_id for span in exported.spans} == {run_id.int}
+    roots = [attributes(span) for span in exported.by_name("invoke_agent")]
+    assert [each.get("clew.segment.restart") for each in roots] == [None, True]
+    assert [each["clew.run.tool_calls"] for each in roots] == [1, 1]
+    by_segment = Counter(attributes(span)["clew.segment.id"] for span in exported.spans)
+    assert by_segment == {each["clew.segment.id"]: 4 for each in roots}
+    spans = list(otlp_protobuf.decode(exported.otlp_bytes()).spans)
+    assert verify(record_of(run_id.hex, spans)).status == "COMPLETE"
+
+
+def test_an_empty_run_id_is_a_fresh_one(exported: CaptureExporter) -> None:
+    """Another one for each run."""
+    found: list[uuid.UUID] = []
+    for value in ("", None):
+        with clew.run("triage", run_id=value) as run:
+            found.append(run.run_id)
+    assert {each.version for each in found} == {4}
+    roots = [span.context.trace_id for span in exported.by_name("invoke_agent")]
+    assert roots == [each.int for each in found]
+    assert len(set(roots)) == 2
+
+
+@pytest.mark.parametrize("value", ["0" * 32, "order-42", uuid.UUID(int=0)])
 def test_a_malformed_run_id_is_refused_before_anything_starts(
-    exported: CaptureExporter, value: str
+    exported: CaptureExporter, value: str | uuid.UUID
 ) -> None:
     """A nil or malformed run id raises, and no span is started."""
     with pytest.raises(RunIdError):

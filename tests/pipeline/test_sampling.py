@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from opentelemetry import context, propagate
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
+
+import clew
+from clew.audit.verify import verify
+from clew.pipeline.sampling import RunRatioSampler
+from clew.sources.otlp_json import record_of
+from clew.store import otlp_protobuf
 
 SET_UPS = ["own provider", "own, and another's processor", "joined provider"]
 PROGRAM = """
@@ -103,3 +114,43 @@ def test_a_run_that_nothing_keeps_leaves_nothing(set_up: str) -> None:
     assert found["kinds"] == {
         "SELECT execute_tool invoke_agent run_sealed run_started": found["runs"]
     }
+
+
+JOINED = {
+    "own provider": lambda: None,
+    "joined, by the caller's flag": lambda: TracerProvider(sampler=ParentBased(ALWAYS_ON)),
+    "joined, by a ratio of none": lambda: TracerProvider(sampler=ParentBased(RunRatioSampler(0))),
+}
+
+
+@pytest.mark.parametrize("twin", ["sync", "async"])
+@pytest.mark.parametrize("set_up", JOINED)
+async def test_a_caller_that_is_not_sampled_silences_no_run(
+    set_up: str, twin: str, measure: Callable[..., Any]
+) -> None:
+    """A request whose `traceparent` says 00: the run is whole, linked to it, and counted."""
+    measured = measure(ready=False, tracer_provider=JOINED[set_up]())
+    caller = f"{7:032x}"
+    around = propagate.extract({"traceparent": f"00-{caller}-{9:016x}-00"})
+    token = context.attach(around)
+    try:
+        if twin == "sync":
+            with clew.run("desk") as run, clew.tool("refund"):
+                clew.decide("tool", "deny", subject="refund")
+        else:
+            async with clew.run("desk") as run, clew.tool("refund"):
+                clew.decide("tool", "deny", subject="refund")
+    finally:
+        context.detach(token)
+    assert measured.total("clew.runs.started") == 1
+    assert measured.total("clew.decisions", clew__decision__outcome="deny") == 1
+    measured.flush()
+    await asyncio.sleep(0.1)  # the grace before the seal
+    measured.flush()
+    spans = measured.spans.spans
+    assert {each.context.trace_id for each in spans} == {run.run_id.int}
+    assert [each.name for each in spans if each.parent is None] == ["invoke_agent desk"]
+    (root,) = measured.spans.by_name("invoke_agent")
+    assert [f"{link.context.trace_id:032x}" for link in root.links] == [caller]
+    record = record_of(run.trace_id, list(otlp_protobuf.decode(measured.spans.otlp_bytes()).spans))
+    assert verify(record).status == "COMPLETE"
