@@ -16,6 +16,7 @@ if str(HERE) not in sys.path:
 
 from kits import SDKS, STAINLESS  # noqa: E402
 from kits.choosing import chosen  # noqa: E402
+from surfaces import SURFACES  # noqa: E402
 
 from clew.dialects.endpoints import ACTIONS, ENDPOINTS, PARTNERS  # noqa: E402
 
@@ -146,16 +147,16 @@ def clients() -> Iterator[str]:
 
 def methods() -> Iterator[str]:
     """Give the methods of the SDKs: those that are listened to, and those that are not."""
-    families = load(HERE / "test_families.py")
     yield "## Methods\n"
     yield "Every public method of these clients that reaches a model was looked at.\n"
-    for sdk, listened in families.LISTENED.items():
-        rows = ([f"`{name}`", operation] for name, (operation, _) in sorted(listened.items()))
-        yield f"### {sdk}: one span for each call\n"
-        yield table(["method", "operation"], rows)
-        yield f"### {sdk}: not supported\n"
+    for surface in SURFACES:
+        if surface.listened:
+            rows = ([f"`{name}`", made[0]] for name, made in sorted(surface.listened.items()))
+            yield f"### {surface.sdk}: one span for each call\n"
+            yield table(["method", "operation"], rows)
+        yield f"### {surface.sdk}: not supported\n"
         yield "Calls of these leave no span.\n"
-        for reason, names in families.UNHEARD[sdk].items():
+        for reason, names in surface.unheard.items():
             yield f"- {reason}: {', '.join(f'`{name}`' for name in sorted(names))}"
         yield ""
 

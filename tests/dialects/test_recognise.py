@@ -94,6 +94,7 @@ ANY = "gateway.internal:8080"
         ("api.groq.com", "/openai/v1/chat/completions", "openai_chat", "chat", "groq", None, False),
         ("api.deepseek.com", "/chat/completions", "openai_chat", "chat", "deepseek", None, False),
         ("api.x.ai", "/v1/chat/completions", "openai_chat", "chat", "x_ai", None, False),
+        ("openrouter.ai", "/api/v1/images", "openai_media", "image_generation", "openrouter", None, False),
         ("openrouter.ai", "/api/v1/chat/completions", "openai_chat", "chat", "openrouter", None, False),
         ("api.together.xyz", "/v1/chat/completions", "openai_chat", "chat", "together", None, False),
         ("api.fireworks.ai", "/inference/v1/chat/completions", "openai_chat", "chat", "fireworks", None, False),
@@ -151,6 +152,9 @@ def test_endpoints(
         ("POST", "us-central1-aiplatform.googleapis.com", "/v1/projects/p/locations/l/pipelineJobs"),
         ("POST", "s3.us-east-1.amazonaws.com", "/model/converse"),
         ("GET", "huggingface.co", "/api/models"),
+        ("POST", ANY, "/api/v1/images"),
+        ("POST", "openrouter.ai", "/api/v1/presets/mine/chat/completions"),
+        ("POST", "openrouter.ai", "/api/v1/presets/mine/responses"),
     ],
 )  # fmt: skip
 def test_other_requests(method: str, host: str, path: str):

@@ -66,6 +66,8 @@ ENDPOINTS: Final[dict[str, tuple[Endpoint, ...]]] = {
     "generations": (Endpoint("images", openai_media, "image_generation"),),
     "edits": (Endpoint("images", openai_media, "image_generation"),),
     "variations": (Endpoint("images", openai_media, "image_generation"),),
+    # https://openrouter.ai/docs/api/api-reference/images
+    "images": (Endpoint("vN", openai_media, "image_generation", only="openrouter"),),
     "transcriptions": (Endpoint("audio", openai_media, "transcription"),),
     "translations": (Endpoint("audio", openai_media, "transcription"),),
     "speech": (Endpoint("audio", openai_media, "speech"),),

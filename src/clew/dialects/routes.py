@@ -64,6 +64,8 @@ def _endpoint(host: Host, path: str) -> Route | None:
         model, _, action = unquote(last).rpartition(":")
         return _action(host, path, model, action)
     segments = [segment for segment in path.split("/") if segment]
+    if host.provider == "openrouter" and "presets" in segments:
+        return None  # a request's body is kept as a preset there; no model answers
     for endpoint in found:
         if _fits(endpoint, segments, host):
             return _route(endpoint, segments, host)
