@@ -202,7 +202,7 @@ def test_what_waits_in_the_spool(tmp_path: Path) -> None:
     one.add(b"x" * 100, 7)
     (found,) = files.spool(settings, {})
     assert (found.level, found.facts) == ("warning", {"spans": 7, "bytes": 100, "files": 1})
-    (found,) = files.spool(settings, {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
+    (found,) = files.spool(settings, {"OTEL_TRACES_EXPORTER": "console"})
     assert "no effect" in found.message
     assert list(files.spool(placed(tmp_path / "data"), {})) == []
 

@@ -399,7 +399,7 @@ def test_a_stock_exporter_that_works_otherwise_is_left_alone() -> None:
     """Without the parts that are used the stock encoder does the work."""
     with OtlpSink() as sink:
         one = exporter(sink.base_url)
-        one._usable = False
+        one.usable = False
         assert one.export([span()]) is SpanExportResult.SUCCESS
         assert [each.name for each in sink.spans] == ["chat"]
     one.shutdown()

@@ -20,10 +20,11 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
 
 from clew import ids, semconv
+from clew.doctor import over_grpc
 from clew.doctor.findings import Finding, note, ok, problem, warning
 from clew.errors import ClewError
 from clew.pipeline import exporters
-from clew.pipeline.otlp_http import Answer, FastOTLPSpanExporter
+from clew.pipeline.otlp_sending import Answer, Sending
 from clew.settings import Settings
 from clew.sources import RunNotFoundError, open_source
 from clew.store.records import SpanRecord
@@ -37,6 +38,9 @@ _HTTP_PORT: Final = 4318
 _NAME: Final = "clew_doctor"
 _BUNDLES: Final = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 """Variables that `requests` prefers to the exporter's own."""
+_NO_HTTP: Final = frozenset(
+    {"BadStatusLine", "ConnectionResetError", "ProtocolError", "RemoteDisconnected"}
+)
 _GRPC_STATUS: Final = re.compile(r"StatusCode\.([A-Z_]+)")
 
 
@@ -84,8 +88,8 @@ def examine(
     span = span_to_send(settings.service_name)
     arrived = False
     for exporter in chosen:
-        if isinstance(exporter, FastOTLPSpanExporter):
-            found = list(_over_http(exporter, span))
+        if isinstance(exporter, Sending):
+            found = list(_asked(exporter, span))
         else:
             found = list(_through(exporter, span))
         yield from found
@@ -102,12 +106,12 @@ def examine(
         yield from _read_back(span, source, wait_s)
 
 
-def _over_http(exporter: FastOTLPSpanExporter, span: ReadableSpan) -> Iterator[Finding]:
+def _asked(exporter: Sending, span: ReadableSpan) -> Iterator[Finding]:
     where = without_secrets(exporter.endpoint)
     before = time.time()
     answer = exporter.ask([span], TIMEOUT_S)
     middle = (before + time.time()) / 2
-    if answer.status is not None and 200 <= answer.status < 300 and not exporter.rejected:
+    if answer.taken and not exporter.rejected:
         took_ms = round((time.time() - before) * 1000)
         yield ok("exporter", f"{where} took a test span ({took_ms} ms)", endpoint=where)
     else:
@@ -116,7 +120,7 @@ def _over_http(exporter: FastOTLPSpanExporter, span: ReadableSpan) -> Iterator[F
 
 
 def _refused(where: str, answer: Answer, *, rejected: bool) -> Finding:
-    facts: dict[str, Any] = {"endpoint": where, "status": answer.status}
+    facts: dict[str, Any] = {"endpoint": where, "status": answer.status or answer.code}
     if rejected:
         return problem(
             "exporter",
@@ -124,6 +128,9 @@ def _refused(where: str, answer: Answer, *, rejected: bool) -> Finding:
             "Its log says why",
             **facts,
         )
+    if answer.code is not None:
+        reason, advice = over_grpc.reason_of(answer, where, TIMEOUT_S)
+        return problem("exporter", f"{where}: {reason}", advice, **facts)
     if answer.status is None:
         reason, advice = reason_of(answer.error, where)
         return problem("exporter", f"{where}: {reason}", advice, **facts)
@@ -175,6 +182,12 @@ def reason_of(error: BaseException | None, where: str) -> tuple[str, str]:
     if parts.port == _GRPC_PORT:
         advice = f"Set OTEL_EXPORTER_OTLP_PROTOCOL=grpc, or use port {_HTTP_PORT}"
         return f"the answer is no HTTP, and port {_GRPC_PORT} is usually OTLP over gRPC", advice
+    if any(type(cause).__name__ in _NO_HTTP for cause in _causes(error)):
+        advice = "If it takes OTLP over gRPC, set OTEL_EXPORTER_OTLP_PROTOCOL=grpc"
+        return (
+            "it closes the connection, or its answer is no HTTP",
+            f"{advice}; if it wants TLS, use https://",
+        )
     name = type(error).__name__ if error is not None else "no reason given"
     return f"the request failed ({name})", "The receiver's log may say why"
 

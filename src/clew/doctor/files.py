@@ -199,14 +199,12 @@ def spool(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
     if settings.spool_dir is None:
         return
     place = settings.spool_dir.expanduser()
-    protocol = environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or environ.get(
-        "OTEL_EXPORTER_OTLP_PROTOCOL", ""
-    )
-    if protocol == "grpc" or settings.otlp_encoder == "stock":
+    names = environ.get("OTEL_TRACES_EXPORTER", "").strip() or "otlp"
+    if "otlp" not in (name.strip() for name in names.split(",")):
         yield warning(
             "spool",
-            "CLEW_SPOOL_DIR has no effect with OTLP over gRPC, nor with the stock encoder",
-            "Use OTLP over HTTP with Clew's encoder",
+            f"CLEW_SPOOL_DIR has no effect: OTEL_TRACES_EXPORTER is {names!r}",
+            "Only what goes out by OTLP can wait on the disk",
         )
         return
     if not _may_write(_existing(place)):

@@ -14,12 +14,15 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SpanExporter
 
-from clew._guard import guard, logger
+from clew._guard import guard
 from clew.errors import ConfigurationError, MissingExtraError
+
+if TYPE_CHECKING:
+    from clew.pipeline.otlp_sending import Sending
 
 _OTLP = "opentelemetry.exporter.otlp.proto."
 
@@ -41,8 +44,8 @@ def from_environment(
 
     Args:
         environ: the environment, by default the process's.
-        stock_encoder: whether OTLP over HTTP is encoded by the stock exporter.
-        spool: where its batches wait while the receiver does not take them; None: nowhere.
+        stock_encoder: whether OTLP is encoded as OpenTelemetry's own exporter does it.
+        spool: where OTLP batches wait while the receiver does not take them; None: nowhere.
 
     Raises:
         ConfigurationError: an exporter or protocol that Clew does not know.
@@ -68,19 +71,30 @@ def _otlp(
     environ: Mapping[str, str], stock_encoder: bool, spool: SpoolOptions | None
 ) -> SpanExporter:
     module = otlp_module(environ, "trace")
-    if stock_encoder or ".http." not in module.__name__:
-        if spool is not None:
-            logger.warning(
-                "CLEW_SPOOL_DIR has no effect: only OTLP over HTTP with Clew's encoder has a spool"
-            )
+    if stock_encoder and spool is None:
         return module.OTLPSpanExporter()
-    if spool is not None:
-        from clew.pipeline.otlp_spool import SpoolingOTLPSpanExporter
+    exporter: Sending
+    if ".http." in module.__name__:
+        if spool is not None:
+            from clew.pipeline.otlp_spool import SpoolingOTLPSpanExporter
 
-        return SpoolingOTLPSpanExporter(spool.folder, spool.most)
-    from clew.pipeline.otlp_http import FastOTLPSpanExporter
+            exporter = SpoolingOTLPSpanExporter(spool.folder, spool.most)
+        else:
+            from clew.pipeline.otlp_http import FastOTLPSpanExporter
 
-    return FastOTLPSpanExporter()
+            exporter = FastOTLPSpanExporter()
+    else:
+        from clew.pipeline import otlp_grpc
+
+        if spool is not None:
+            exporter = otlp_grpc.SpoolingGrpcSpanExporter(spool.folder, spool.most)
+        else:
+            exporter = otlp_grpc.FastGrpcSpanExporter()
+    if stock_encoder:
+        from clew.pipeline.otlp_sending import stock_encode
+
+        exporter.encode = stock_encode
+    return cast("SpanExporter", exporter)
 
 
 def otlp_module(environ: Mapping[str, str], signal: Literal["trace", "metric"]) -> Any:

@@ -1,10 +1,12 @@
-"""The OTLP exporter whose batches wait on the disk while the receiver does not take them.
+"""Batches of an OTLP exporter that wait on the disk while the receiver does not take them.
 
 A batch is sent once. If the receiver is away, busy or refuses for a reason that may pass, the batch
-goes to the spool, and the receiver is asked again after the time that it names (`Retry-After`) or
-after a growing one; until then batches go to the spool at once, so that they stay in order and the
-export thread never waits. What waits is sent first, oldest first, also what an earlier process has
-left. A batch whose answer got lost is sent twice: readers count identical copies once.
+goes to the spool, and the receiver is asked again after the time that it names or after a growing
+one; until then batches go to the spool at once, so that they stay in order and the export thread
+never waits. What waits is sent first, oldest first, also what an earlier process has left. A batch
+whose answer got lost is sent twice: readers count identical copies once.
+
+It is the same over HTTP and gRPC, with either encoder: what waits are OTLP messages.
 """
 
 from __future__ import annotations
@@ -21,15 +23,13 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 
 from clew import semconv
 from clew._guard import guard, warn_once
-from clew.pipeline import otlp_writer
-from clew.pipeline.otlp_http import LONGEST, TOO_LARGE, Answer, FastOTLPSpanExporter
+from clew.pipeline.otlp_http import FastOTLPSpanExporter
+from clew.pipeline.otlp_sending import LONGEST, Answer, Sending, Verdict
 from clew.pipeline.spool import Spool, Waiting, folder_for
 
 if TYPE_CHECKING:
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-HOPELESS: Final = frozenset({400, 405, 411, 414, 415, 422, 431, 501})
-"""Answers that will be the same next time: such a batch is given up and counted."""
 _AT_ONCE_S: Final = 1.0
 """Seconds that are spent on what waits before new spans have their turn."""
 _FIRST_S: Final = 1.0
@@ -37,18 +37,18 @@ _LONGEST_S: Final = 30.0
 _RETRY_AFTER_MOST_S: Final = 300.0
 
 
-class SpoolingOTLPSpanExporter(FastOTLPSpanExporter):
-    """Exports spans by OTLP over HTTP, with a spool behind it.
+class Spooling(Sending):
+    """A part of an exporter that has a spool behind it; it stands first among its bases."""
 
-    Args:
-        spool_dir: the folder of the spool.
-        most: bytes that wait at the most.
-        args: as the stock exporter takes them.
-        kwargs: the same.
-    """
+    spool: Spool
 
-    def __init__(self, spool_dir: Path, most: int, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def open_spool(self, spool_dir: Path, most: int) -> None:
+        """Begin; the last step of making the exporter.
+
+        Args:
+            spool_dir: the folder of the spools of all receivers.
+            most: bytes that wait at the most.
+        """
         self.spool = Spool(folder_for(spool_dir, self.endpoint), most)
         self.deadline: float | None = None
         """Monotonic time by which requests have to be done (at shutdown)."""
@@ -56,6 +56,12 @@ class SpoolingOTLPSpanExporter(FastOTLPSpanExporter):
         """The batch in whose delivery the export thread is; whoever takes it deals with it."""
         self._not_before = 0.0
         self._failures = 0
+        if not self.usable:
+            warn_once(
+                "use the spool",
+                "CLEW_SPOOL_DIR has no effect: this version of OpenTelemetry's exporter works in "
+                "a way that Clew does not know",
+            )
 
     @property
     def spans_lost(self) -> int:
@@ -70,30 +76,30 @@ class SpoolingOTLPSpanExporter(FastOTLPSpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send spans, or have them wait on the disk; fails only where neither can be done."""
-        if not self._usable:
+        if not self.usable:
             return super().export(spans)
-        if getattr(self, "_shutdown", False) or not self._is_time() or not self._sent_the_oldest():
-            return self._result(sent=self.keep(spans))
-        data = otlp_writer.encode(spans)
+        if self._ended.is_set() or not self._is_time() or not self._sent_the_oldest():
+            return _result(sent=self.keep(spans))
+        data = self.encode(spans)
         self._unsent.append((data, len(spans)))
         sent = self._send(spans, data)
         if self._unsent:
             self._unsent.clear()
-        return self._result(sent=sent)
+        return _result(sent=sent)
 
     def keep(self, spans: Sequence[ReadableSpan]) -> bool:
         """Have spans wait on the disk, without trying to send them."""
-        data = otlp_writer.encode(spans)
+        data = self.encode(spans)
         if not data or self.spool.add(data, len(spans)):
             return True
         self.lost += len(spans)
         return False
 
-    def shutdown(self) -> None:
+    def shutdown(self, *args: Any, **kwargs: Any) -> None:
         """Have what is in the middle of being sent wait on the disk, and stop."""
         with guard("keep spans at shutdown"):
             self._keep_unsent()
-        super().shutdown()
+        super().shutdown(*args, **kwargs)
 
     def _keep_unsent(self) -> None:
         try:
@@ -105,30 +111,26 @@ class SpoolingOTLPSpanExporter(FastOTLPSpanExporter):
 
     def replay(self) -> None:
         """Send what waits, if it is time; called at every turn of the export thread."""
-        if self._usable and self.spool.look() and self._is_time():
+        if self.usable and self.spool.look() and self._is_time():
             self._sent_the_oldest()
 
     # --- one request ----------------------------------------------------------------------------
 
     def _post(self, data: bytes) -> Answer:
-        timeout = float(getattr(self._sends, "_timeout", 10.0))
+        timeout = self.timeout_s
         if self.deadline is not None:
             timeout = min(timeout, self.deadline - time.monotonic())
             if timeout <= 0:
                 return Answer()
-        result = self._sends._submit(self._sends._compress(data), timeout)
-        after: float | None = None
-        if result.status_code is not None:
-            after = _seconds(result.headers().get("retry-after"))
-        return Answer(result.status_code, result.error, None, after)
+        return self._once(data, timeout)
 
     def _undelivered(self, number: int, data: bytes, answer: Answer) -> bool:
         """Have a batch wait; where the disk does not take it, ask the receiver with patience."""
-        if answer.status in HOPELESS:
+        if answer.verdict is Verdict.HOPELESS:
             warn_once(
                 "deliver spans",
                 "The OTLP receiver refuses spans (%s): they are not sent again",
-                answer.status,
+                answer.said,
             )
             return super()._undelivered(number, data, answer)
         self._wait(answer)
@@ -154,15 +156,12 @@ class SpoolingOTLPSpanExporter(FastOTLPSpanExporter):
         warn_once(
             "reach the OTLP receiver",
             "The OTLP receiver does not take spans (%s): they wait in %s",
-            answer.status or type(answer.error).__name__,
+            answer.said,
             self.spool.folder,
         )
 
     def _is_time(self) -> bool:
         return time.monotonic() >= self._not_before
-
-    def _result(self, *, sent: bool) -> SpanExportResult:
-        return SpanExportResult.SUCCESS if sent else SpanExportResult.FAILURE
 
     # --- what waits ------------------------------------------------------------------------------
 
@@ -194,10 +193,10 @@ class SpoolingOTLPSpanExporter(FastOTLPSpanExporter):
         answer = self._post(data)
         if answer.taken:
             self._failures = 0
-        elif answer.status == TOO_LARGE:
+        elif answer.verdict is Verdict.LARGE:
             if not self._sent_halves(data):
                 return False
-        elif answer.status in HOPELESS:
+        elif answer.verdict is Verdict.HOPELESS:
             self.lost += waiting.spans
         else:
             self._wait(answer)
@@ -215,10 +214,10 @@ class SpoolingOTLPSpanExporter(FastOTLPSpanExporter):
             answer = self._post(half)
             if answer.taken:
                 continue
-            if answer.status == TOO_LARGE:
+            if answer.verdict is Verdict.LARGE:
                 if not self._sent_halves(half):
                     return False
-            elif answer.status in HOPELESS:
+            elif answer.verdict is Verdict.HOPELESS:
                 self.lost += _count(half)
             else:
                 self._wait(answer)
@@ -226,12 +225,23 @@ class SpoolingOTLPSpanExporter(FastOTLPSpanExporter):
         return True
 
 
-def _seconds(text: str | None) -> float | None:
-    """Return the seconds of a header `Retry-After`; a date is not waited for."""
-    try:
-        return max(0.0, float(text)) if text is not None else None
-    except ValueError:
-        return None
+def _result(*, sent: bool) -> SpanExportResult:
+    return SpanExportResult.SUCCESS if sent else SpanExportResult.FAILURE
+
+
+class SpoolingOTLPSpanExporter(Spooling, FastOTLPSpanExporter):
+    """Exports spans by OTLP over HTTP, with a spool behind it.
+
+    Args:
+        spool_dir: the folder of the spool.
+        most: bytes that wait at the most.
+        args: as the stock exporter takes them.
+        kwargs: the same.
+    """
+
+    def __init__(self, spool_dir: Path, most: int, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.open_spool(spool_dir, most)
 
 
 def split(data: bytes) -> list[bytes]:
