@@ -1,0 +1,246 @@
+"""The same faults of a receiver over gRPC: the service ends in time, nothing is lost unseen."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from receivers import certificate, verdicts
+
+if os.environ.get("CI") != "true":
+    pytest.importorskip("grpc")
+
+from grpc_receivers import GrpcReceiver
+
+DEADLINE_S = 2.0
+"""CLEW_SHUTDOWN_SECONDS of the services."""
+SLACK_S = 3.0
+"""For an interpreter to end, on a machine that is busy."""
+WHOLE = ("COMPLETE", "CONSISTENT")
+LOST = re.compile(r"Clew has lost (\d+) spans")
+GRPC = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_BSP_SCHEDULE_DELAY": "20"}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def lost_of(err: str) -> int:
+    """Return how many spans the log says were lost."""
+    found = LOST.findall(err)
+    assert len(found) <= 1, err
+    return int(found[0]) if found else 0
+
+
+def in_time(ended: Any) -> None:
+    assert ended.code == 0, ended.err
+    assert ended.seconds < DEADLINE_S + SLACK_S, ended.err
+    assert "Traceback" not in ended.err
+
+
+FAULTS: dict[str, dict[str, Any]] = {
+    "collector down at start": {"down": True},
+    "collector dies midway": {"after": (1, "DIES")},
+    "collector never answers": {"status": "NEVER"},
+    "UNAVAILABLE with RetryInfo": {"status": "UNAVAILABLE", "retry_s": 60.0},
+    "UNAVAILABLE without": {"status": "UNAVAILABLE"},
+    "RESOURCE_EXHAUSTED with RetryInfo": {"status": "RESOURCE_EXHAUSTED", "retry_s": 60.0},
+    "RESOURCE_EXHAUSTED without": {"status": "RESOURCE_EXHAUSTED"},
+    "UNAUTHENTICATED": {"status": "UNAUTHENTICATED"},
+}
+
+
+@pytest.mark.parametrize("spool", [True, False], ids=["spool", "memory"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_collector_that_fails(fault: str, spool: bool, service: Any, tmp_path: Path) -> None:
+    """With a spool every run is whole once the collector is back; without, the loss is counted.
+
+    Either way the service ends within its deadline, with its exit code.
+    """
+    how = dict(FAULTS[fault])
+    port = free_port()
+    environment = {
+        **GRPC,
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
+        **({"CLEW_SPOOL_DIR": str(tmp_path / "spool")} if spool else {}),
+    }
+    first: list[Any] = []
+    if how.pop("down", False):
+        ended = service(**environment)
+    else:
+        after = how.pop("after", None)
+        with GrpcReceiver(port=port, **how) as failing:
+            failing.after = after
+            ended = service(**environment)
+            first = failing.records()
+    in_time(ended)
+    assert len(ended.runs) == 3
+    if not spool:
+        arrived = {each.span_id for each in first}
+        assert lost_of(ended.err) == 15 - len(arrived)
+        return
+    assert lost_of(ended.err) == 0
+    with GrpcReceiver(port=port) as back:
+        again = service(RUNS="1", **environment)
+        records = first + back.records()
+    in_time(again)
+    assert verdicts(records, ended.runs + again.runs) == dict.fromkeys(
+        ended.runs + again.runs, WHOLE
+    )
+    assert list((tmp_path / "spool").rglob("*.otlp")) == []
+
+
+def test_the_stock_encoder_has_a_spool_too(service: Any, tmp_path: Path) -> None:
+    """What waits was written by one encoder, and is sent by a process with the other."""
+    port = free_port()
+    environment = {
+        **GRPC,
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
+        "CLEW_SPOOL_DIR": str(tmp_path / "spool"),
+    }
+    ended = service(CLEW_OTLP_ENCODER="stock", **environment)
+    in_time(ended)
+    with GrpcReceiver(port=port) as back:
+        again = service(RUNS="1", **environment)
+        records = back.records()
+    assert lost_of(ended.err) == 0
+    assert verdicts(records, ended.runs + again.runs) == dict.fromkeys(
+        ended.runs + again.runs, WHOLE
+    )
+
+
+def test_a_collector_with_a_low_limit(service: Any, tmp_path: Path) -> None:
+    """What waits is sent in halves, until each part is small enough."""
+    port = free_port()
+    environment = {
+        **GRPC,
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
+        "CLEW_SPOOL_DIR": str(tmp_path / "spool"),
+        "CLEW_SHUTDOWN_SECONDS": "8",
+    }
+    ended = service(**environment)
+    with GrpcReceiver(port=port, most=2500) as back:
+        again = service(RUNS="1", **environment)
+        assert max(len(body) for body in back.taken) <= 2500
+        for _ in range(3):  # each process has a second for what waits
+            if not list((tmp_path / "spool").rglob("*.otlp")):
+                break
+            service(RUNS="0", **environment)
+        records = back.records()
+    assert verdicts(records, ended.runs + again.runs) == dict.fromkeys(
+        ended.runs + again.runs, WHOLE
+    )
+
+
+def test_a_certificate_that_is_not_trusted(service: Any, tmp_path: Path) -> None:
+    """Spans wait until the operator has named the authority."""
+    _, authority = certificate(tmp_path)
+    with GrpcReceiver(tls=(authority, tmp_path / "server.key")) as server:
+        environment = {
+            **GRPC,
+            "OTEL_EXPORTER_OTLP_ENDPOINT": server.base_url,
+            "CLEW_SPOOL_DIR": str(tmp_path / "spool"),
+        }
+        ended = service(**environment)
+        in_time(ended)
+        assert server.taken == []
+        trusted = {"OTEL_EXPORTER_OTLP_CERTIFICATE": str(authority)}
+        again = service(RUNS="1", **environment, **trusted)
+        assert verdicts(server.records(), ended.runs + again.runs) == dict.fromkeys(
+            ended.runs + again.runs, WHOLE
+        )
+
+
+@pytest.mark.parametrize("spool", [True, False], ids=["spool", "memory"])
+def test_a_name_that_nobody_knows(spool: bool, service: Any, tmp_path: Path) -> None:
+    """DNS failure: spans wait, or are counted."""
+    more = {"CLEW_SPOOL_DIR": str(tmp_path / "spool")} if spool else {}
+    ended = service(OTEL_EXPORTER_OTLP_ENDPOINT="http://nowhere.invalid:4317", **GRPC, **more)
+    in_time(ended)
+    waiting = sum(int(each.name.split("-")[3]) for each in tmp_path.rglob("*.otlp"))
+    assert (waiting, lost_of(ended.err)) == ((15, 0) if spool else (0, 15))
+
+
+@pytest.mark.parametrize("fault", ["the disk is full", "permission denied"])
+def test_a_spool_that_cannot_be_written(fault: str, service: Any, tmp_path: Path) -> None:
+    """The service does not notice; what is lost is counted, and logged once."""
+    import resource
+
+    folder = tmp_path / "spool"
+    if fault == "permission denied":
+        folder.write_text("")  # not even root can make a folder in a file
+
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
+
+    ended = service(
+        before=small_files if fault == "the disk is full" else None,
+        OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{free_port()}",
+        CLEW_SPOOL_DIR=str(folder),
+        PYTHONDONTWRITEBYTECODE="1",
+        **GRPC,
+    )
+    in_time(ended)
+    assert lost_of(ended.err) == 15
+    assert ended.err.count("Clew could not write to the spool") == 1
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+KILLED = """
+import os, time
+import clew
+from clew import setup
+clew.configure("killed")
+for _ in range(20):
+    with clew.run("desk") as run:
+        with clew.tool("search"):
+            pass
+    print("run", f"{run.run_id.int:032x}", flush=True)
+    time.sleep(0.02)
+(exporter,) = setup.exporters_in_force()
+while sum(each.spans for each in exporter.spool.files()) < 80:
+    time.sleep(0.02)
+print("waiting", flush=True)
+time.sleep(60)
+"""
+
+
+def test_what_waits_survives_kill_9(service: Any, tmp_path: Path) -> None:
+    """The next process sends it, in order, and every run is whole; nothing twice."""
+    port = free_port()
+    environment = {
+        **GRPC,
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
+        "OTEL_METRICS_EXPORTER": "none",
+        "CLEW_SEAL_GRACE_SECONDS": "0.01",
+        "CLEW_SPOOL_DIR": str(tmp_path / "spool"),
+    }
+    child = subprocess.Popen(
+        [sys.executable, "-c", KILLED], env={**os.environ, **environment},
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    assert child.stdout is not None
+    runs: list[str] = []
+    for line in child.stdout:
+        if line == "waiting\n":
+            break
+        runs.append(line.split()[1])
+    child.send_signal(signal.SIGKILL)
+    child.wait(10)
+    child.stdout.close()
+    with GrpcReceiver(port=port) as back:
+        again = service(RUNS="1", **environment)
+        records = back.records()
+    assert verdicts(records, runs + again.runs) == dict.fromkeys(runs + again.runs, WHOLE)
+    assert len({(each.trace_id, each.span_id) for each in records}) == len(records)
+    order = list(dict.fromkeys(each.trace_id for each in records if each.trace_id in runs))
+    assert order == runs
