@@ -32,15 +32,35 @@ BOARD = Board(
                     title="Known cost",
                     kind="stat",
                     unit="currencyUSD",
-                    width=4,
+                    width=3,
                     description="A lower bound: calls without a rate or without usage are below.",
                     queries=(Query(expr=grown("clew_cost_USD_total")),),
+                ),
+                Panel(
+                    title="Model calls",
+                    kind="stat",
+                    width=3,
+                    description="Rounds: one for each logical call, whatever was tried again.",
+                    queries=(Query(expr=grown("clew_rounds_total")),),
+                ),
+                Panel(
+                    title="Tokens",
+                    kind="stat",
+                    width=3,
+                    description="Input, with what caches gave, and output, with reasoning.",
+                    queries=(
+                        Query(
+                            expr=grown(
+                                "clew_tokens_total", where=f'{SELECTOR},{_TYPE}=~"input|output"'
+                            )
+                        ),
+                    ),
                 ),
                 Panel(
                     title="Cost per run",
                     kind="stat",
                     unit="currencyUSD",
-                    width=4,
+                    width=3,
                     queries=(
                         Query(
                             expr=ratio(
@@ -53,26 +73,26 @@ BOARD = Board(
                     title="Cost per hour",
                     kind="stat",
                     unit="currencyUSD",
-                    width=4,
+                    width=3,
                     queries=(Query(expr=f"3600 * {rate('clew_cost_USD_total')}"),),
                 ),
                 Panel(
                     title="Calls without a rate",
                     kind="stat",
-                    width=4,
+                    width=3,
                     queries=(Query(expr=(f"{grown('clew_cost_unpriced_total')} or vector(0)")),),
                 ),
                 Panel(
                     title="Calls without usage",
                     kind="stat",
-                    width=4,
+                    width=3,
                     queries=(Query(expr=f"{grown('clew_usage_absent_total')} or vector(0)"),),
                 ),
                 Panel(
                     title="Cache hits",
                     kind="stat",
                     unit="percentunit",
-                    width=4,
+                    width=3,
                     description="Share of the input tokens that was read from a cache.",
                     queries=(
                         Query(

@@ -4,9 +4,10 @@ Metrics are Clew's own (`clew.pipeline.instruments`), under the names that Prome
 Where a convention has two names for a metric both are read; a process emits one of them, so nothing
 is counted twice.
 
-Counters of short-lived processes are born with their final value, which `increase` does not see.
-`grown` counts it: the value at the end of the range less the value at its beginning, for each
-process. Counters of one `service.instance.id` never go back.
+Counters of short-lived processes are born with their final value, which `rate` and `increase` do
+not see. What a counter has grown by is here its last value in the range less its last value before
+it; a counter that was not there before, or that has begun anew, counts from zero. It is taken for
+new when nothing was heard of it for an hour: a shorter gap between two scrapes is none.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ DURATION = (
     "gen_ai_client_operation_duration_seconds",
     "gen_ai_client_inference_duration_seconds",
 )
+_SECONDS = "($__rate_interval_ms / 1000)"
 FIRST_CHUNK = (
     "gen_ai_client_operation_time_to_first_chunk_seconds",
     "gen_ai_client_inference_time_to_first_chunk_seconds",
@@ -90,26 +92,33 @@ class Board:
 
 
 def rate(metric: str, by: str = "", *, where: str = SELECTOR) -> str:
-    """Return the rate of a counter, summed."""
-    return f"sum{_by(by)} (rate({metric}{{{where}}}[$__rate_interval]))"
+    """Return the growth of a counter per second, summed, births included."""
+    return f"sum{_by(by)} ({_growth(metric, where, '$__rate_interval')}) / {_SECONDS}"
 
 
 def grown(metric: str, by: str = "", *, where: str = SELECTOR) -> str:
     """Return by how much a counter has grown over the dashboard's range, births included."""
-    one = f"{metric}{{{where}}}"
-    last = f"last_over_time({one}[$__range])"
-    return f"sum{_by(by)} ({last} - ({one} offset $__range or {last} * 0))"
+    return f"sum{_by(by)} ({_growth(metric, where, '$__range')})"
 
 
 def quantile(share: float, metrics: tuple[str, ...], by: str = "", *, where: str = PROCESS) -> str:
-    """Return a quantile of a histogram, under any of its names."""
-    buckets = " or ".join(f"rate({each}_bucket{{{where}}}[$__rate_interval])" for each in metrics)
+    """Return a quantile of a histogram, under any of its names; of new processes, too."""
+    buckets = " or ".join(
+        f"({_growth(f'{each}_bucket', where, '$__rate_interval')})" for each in metrics
+    )
     return f"histogram_quantile({share}, sum by (le{', ' + by if by else ''}) ({buckets}))"
 
 
 def ratio(part: str, whole: str) -> str:
     """Return a share; nothing where there is nothing to share."""
     return f"({part}) / ({whole} > 0)"
+
+
+def _growth(metric: str, where: str, window: str) -> str:
+    """Return the growth of each series in a window."""
+    one = f"{metric}{{{where}}}"
+    last = f"last_over_time({one}[{window}])"
+    return f"{last} - (last_over_time({one}[1h] offset {window}) <= {last} or {last} * 0)"
 
 
 def _by(labels: str) -> str:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,14 @@ import traceql
 import workload
 
 from clew import semconv
+from clew.facts import Usage
 from clew.pipeline.instruments import EVERY
+from clew.testing import Reply, ScriptedProvider
 
 FOLDER = Path(__file__).parents[2] / "dashboards"
 FILES = sorted(FOLDER.glob("clew-*.json"))
 SETTINGS = {
+    "$__rate_interval_ms": "60000",
     "$__rate_interval": "1m",
     "$__range": "5m",
     "$service": ".*",
@@ -32,6 +36,22 @@ SETTINGS = {
     "$model": ".*",
     "$tenant": ".*",
 }
+SCRIPTS = 50
+ONE_CALL_EACH = {
+    "Started": SCRIPTS,
+    "Ended": SCRIPTS,
+    "Model calls": SCRIPTS,
+    "Tokens": SCRIPTS * 1e6,
+    "Known cost": SCRIPTS * 0.15,
+    "Cost per run": 0.15,
+    "Cost per hour": SCRIPTS * 0.15 * 2,
+    "Cost per hour by model": SCRIPTS * 0.15 * 2,
+    "Cost per hour by agent": SCRIPTS * 0.15 * 2,
+    "Calls without a rate": 0,
+    "Rounds per run": 1,
+    "Attempts per round": 1,
+}
+"""What panels say of so many scripts of one call each, of an hour, and per hour of half of one."""
 SPAN_METRICS = {
     "traces_span_metrics_calls_total",
     "traces_span_metrics_duration_seconds_bucket",
@@ -131,16 +151,42 @@ def test_figures_are_those_of_the_runs(
 def test_processes_of_one_call_each_are_all_counted(
     gateway: real_peers.Collector, prometheus: real_peers.Prometheus
 ) -> None:
-    """A counter that is born with its last value counts: five scripts of one run are five runs."""
-    command = [sys.executable, str(Path(__file__).with_name("short.py"))]
-    environment = {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": gateway.otlp, "NO_PROXY": "*"}
-    for _ in range(5):
-        subprocess.run(command, env=environment, check=True, timeout=60)
-    expression = next(t["expr"] for w, _, t in PROMQL if w == "clew-runs: Started A")
-    short = filled_in(expression.replace("$service", "short"))
-    assert 5 == agent_runs.eventually(
-        lambda: sum(float(each["value"][1]) for each in prometheus.query(short)), 5
-    )
+    """A counter that is born with its last value counts: fifty scripts of one call are fifty."""
+    usage = Usage(input_tokens=1_000_000, output_tokens=0)
+    script = str(Path(__file__).with_name("short.py"))
+    with ScriptedProvider(lambda _: Reply(text="Hello", usage=usage)) as provider:
+        command = [sys.executable, script, provider.openai_base_url]
+        environment = {
+            **os.environ,
+            "OTEL_EXPORTER_OTLP_ENDPOINT": gateway.otlp,
+            "CLEW_PROVIDER_HOSTS": "{}:{}=openai".format(*provider.address),
+            "NO_PROXY": "*",
+        }
+
+        def once(_: int) -> None:
+            subprocess.run(command, env=environment, check=True, timeout=120)
+
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(once, range(SCRIPTS)))
+
+    def figures() -> dict[str, float]:
+        found: dict[str, float] = {}
+        for _, panel, target in PROMQL:
+            if panel["title"] in ONE_CALL_EACH:
+                expression = target["expr"].replace("$service", "short")
+                for name, window in (("range", "1h"), ("rate_interval", "30m")):
+                    expression = expression.replace(f"$__{name}_ms", "1800000")
+                    expression = expression.replace(f"$__{name}", window)
+                answer = prometheus.query(filled_in(expression))
+                found[panel["title"]] = sum(round(float(each["value"][1]), 6) for each in answer)
+        return found
+
+    expected = {each: pytest.approx(value) for each, value in ONE_CALL_EACH.items()}
+    assert expected == agent_runs.eventually(figures, expected)
+    durations = [target for _, panel, target in PROMQL if panel["title"] == "Duration of a call"]
+    for target in durations:
+        expression = target["expr"].replace("$__rate_interval", "30m").replace("$service", "short")
+        assert 0 < float(prometheus.query(expression)[0]["value"][1]) < 100
 
 
 def test_latency_panels_read_a_service_under_either_profile(
@@ -220,21 +266,56 @@ def test_the_parser_of_traceql_refuses_what_is_none() -> None:
             traceql.parse(wrong)
 
 
-def test_sources_are_variables() -> None:
-    """No panel, query or variable names a data source: it works with sources of any name."""
-    for file in FILES:
-        text = file.read_text()
-        board = json.loads(text)
-        uids = re.findall(r'"datasource": \{\s*"type": "(\w+)",\s*"uid": "([^"]*)"', text)
-        assert text.count('"datasource":') == len(uids)
-        assert {("prometheus", "${datasource}"), ("tempo", "${tempo}")} >= set(uids)
-        chosen = {
-            v["name"]: v["query"] for v in board["templating"]["list"] if v["type"] == "datasource"
-        }
-        assert {"datasource": "prometheus", "tempo": "tempo"} == chosen
-        for panel in board["panels"]:
-            if panel["type"] != "row":
-                assert panel["datasource"]["uid"] in {"${datasource}", "${tempo}"}, panel["title"]
+def resolved(value: Any, chosen: dict[str, str]) -> Any:
+    """Return a dashboard with its variables for data sources filled in, as Grafana does it."""
+    if isinstance(value, dict):
+        return {key: resolved(each, chosen) for key, each in value.items()}
+    if isinstance(value, list):
+        return [resolved(each, chosen) for each in value]
+    if isinstance(value, str):
+        for name, uid in chosen.items():
+            value = value.replace(f"${{{name}}}", uid)
+    return value
+
+
+def references(value: Any) -> Iterator[dict[str, Any]]:
+    """Give each reference to a data source, wherever in a dashboard it stands."""
+    if isinstance(value, dict):
+        if "datasource" in value:
+            yield value["datasource"]
+        for each in value.values():
+            yield from references(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from references(each)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda each: each.stem)
+def test_any_data_source_will_do(file: Path) -> None:
+    """With sources of other names and uids every panel, query and variable asks one of them."""
+    board = json.loads(file.read_text())
+    offered = {"prometheus": "mimir-eu-7f", "tempo": "traces-of-team-x"}
+    chosen: dict[str, str] = {}
+    for variable in board["templating"]["list"]:
+        if variable["type"] == "datasource":
+            # Grafana offers all sources of the type; nothing is chosen beforehand, nothing filtered.
+            assert not variable.get("regex")
+            assert not variable.get("current")
+            chosen[variable["name"]] = offered[variable["query"]]
+    assert {"datasource": "mimir-eu-7f", "tempo": "traces-of-team-x"} == chosen
+    assert not {"id", "__inputs", "__requires"} & board.keys()
+    asked = [each for each in board["panels"] if each["type"] != "row"]
+    asked += [target for panel in asked for target in panel["targets"]]
+    asked += [each for each in board["templating"]["list"] if each["type"] == "query"]
+    assert all("datasource" in each for each in asked)
+    found = [(each["type"], each["uid"]) for each in references(resolved(board, chosen))]
+    assert len(found) >= len(asked)
+    assert set(offered.items()) >= set(found)
+    # What else a query may be filled in with are variables of the same dashboard.
+    known = {each["name"] for each in board["templating"]["list"]}
+    for target in (target for panel in board["panels"] for target in panel.get("targets", ())):
+        text = target.get("expr") or target["query"]
+        assert set(re.findall(r"\$\{?(?!__)(\w+)", text)) <= known
 
 
 def test_each_table_of_runs_leads_to_the_run() -> None:
