@@ -4,21 +4,28 @@
 from __future__ import annotations
 
 import random
+import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import sample_runs
 from msgspec.structs import replace
 
+import clew
 from clew import semconv
+from clew.facts import Usage
+from clew.pipeline import runtime
+from clew.settings import Settings
 from clew.store import otlp_protobuf
 from clew.store.database import connect
 from clew.store.reader import Reader
 from clew.store.records import MAX_PAGE, Page, QueryError, RunFilter, SpanRecord, span_order
 from clew.store.summary import fold
 from clew.store.writer import Writer, WriteResult
+from clew.testing import CaptureExporter, Reply, ScriptedProvider
 
 
 def spans_of(*runs: sample_runs.Sample) -> tuple[SpanRecord, ...]:
@@ -180,6 +187,80 @@ def test_a_resumed_run_is_running_again(writer: Writer, reader: Reader) -> None:
     assert ["waiting_for_approval"] == statuses(reader)
     writer.write(second[:1])
     assert ["running"] == statuses(reader)
+
+
+def tried_again(how: str) -> tuple[SpanRecord, ...]:
+    """Return the spans of a run that real code began, and went on with or began again."""
+    exporter = CaptureExporter()
+    chosen = Settings.from_environment(seal_grace_s=0, digest_key="k")
+    clew.configure("tests", settings=chosen, span_exporters=[exporter])
+    current = runtime.get()
+    assert current is not None
+    run_id = uuid.uuid4()
+    body = {"model": "m", "messages": []}
+
+    def attempt(number: int, **options: Any) -> str:
+        again = clew.resume(options["reference"]) if options else clew.run("desk", run_id=run_id)
+        with again as run:
+            for _ in range(number):
+                client.post(f"{server.base_url}/v1/chat/completions", json=body)
+            return run.suspend("waiting_for_input") if number < 4 else run.reference()
+
+    clew.instrument()
+    with (
+        ScriptedProvider(lambda _: Reply(usage=Usage(input_tokens=10, output_tokens=1))) as server,
+        httpx.Client(trust_env=False) as client,
+    ):
+        reference = attempt(2)
+        if how == "begun again":
+            attempt(4)
+        elif how == "begun again elsewhere":
+            current.segments.clear()  # another process does not know of the first attempt
+            attempt(4)
+        elif how == "cut off and begun again":
+            attempt(4)
+        elif how == "gone on with":
+            attempt(4, reference=reference)
+        else:
+            attempt(4, reference=reference)
+            attempt(4, reference=reference)
+    clew.uninstrument()
+    clew.shutdown()
+    spans = otlp_protobuf.decode(exporter.otlp_bytes()).spans
+    if how == "cut off and begun again":
+        first = next(each.segment_id for each in spans if each.segment == 1)
+        ends = ("run", "event")
+        spans = tuple(e for e in spans if not (e.segment_id == first and e.type in ends))
+    return spans
+
+
+@pytest.mark.parametrize(
+    ("how", "rounds"),
+    [
+        ("begun again", 6),
+        ("begun again elsewhere", 6),
+        ("cut off and begun again", 6),
+        ("gone on with", 6),
+        ("gone on with twice", 10),
+    ],
+)
+def test_the_totals_of_a_run_cover_each_attempt_once(
+    writer: Writer, reader: Reader, how: str, rounds: int
+) -> None:
+    """Whatever order its spans come in: what its segments spent, added up once."""
+    spans = tried_again(how)
+    for span in shuffled(spans):
+        writer.write((span,))
+    record = reader.run(spans[0].trace_id)
+    assert record is not None
+    found = record.summary
+    assert (rounds, rounds * 10, rounds) == (
+        found.rounds,
+        found.input_tokens,
+        found.output_tokens,
+    )
+    assert fold(spans, spans[0].trace_id).rounds == rounds
+    assert {"gone on with twice": 3}.get(how, 2) == found.segments
 
 
 def statuses(reader: Reader) -> list[str | None]:

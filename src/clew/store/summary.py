@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -29,6 +29,10 @@ _STATED: Final = {
     "cost_status": "clew.run.cost.status",
 }
 """Totals by their name here, each with the attribute in which a run states it."""
+_STATED_OF_SEGMENT: Final = {
+    name: key.replace("clew.run.", "clew.segment.", 1) for name, key in _STATED.items()
+}
+"""The same of one segment alone."""
 _ABOUT: Final = {
     "conversation_id": semconv.CONVERSATION_ID,
     "tenant": semconv.TENANT,
@@ -62,6 +66,14 @@ class Ending(Struct, kw_only=True):
     totals: dict[str, Any]
 
 
+class Part(Struct, kw_only=True):
+    """What the outermost span of one segment states of that segment alone."""
+
+    segment_id: str
+    previous_id: str | None
+    totals: dict[str, Any]
+
+
 class RunFold(Struct, kw_only=True):
     """The state behind a `RunSummary`. Each span is added once; the order does not matter."""
 
@@ -85,6 +97,7 @@ class RunFold(Struct, kw_only=True):
     models: list[str] = []
     about: dict[str, str] = {}
     ending: Ending | None = None
+    parts: list[Part] = []
     duplicates: int = 0
     conflicts: int = 0
 
@@ -126,11 +139,9 @@ class RunFold(Struct, kw_only=True):
         ending, running = self.ending, self._is_running()
         totals: dict[str, Any] = {}
         if ending is not None and not running:
-            totals = ending.totals
-        elif self.is_run:
-            totals = {name: self.counts.get(name, 0) for name in _COUNTS}
-        if ending is None or running:
-            totals = {**totals, **self.tokens, **self._cost()}
+            totals = self._of_all_parts() or ending.totals
+        else:
+            totals = self._added_up()
         stated: dict[str, Any] = {name: totals.get(name) for name in _STATED}
         about: dict[str, Any] = {name: self.about.get(name) for name in _ABOUT}
         return RunSummary(
@@ -172,20 +183,52 @@ class RunFold(Struct, kw_only=True):
 
     def _add_ending(self, span: SpanRecord) -> None:
         self._describe(span)
+        self._add_part(span)
         segment = span.segment or 0
         if self.ending and (self.ending.segment, self.ending.end_ns) > (segment, span.end_ns):
             return
         found = span.attributes
-        totals: dict[str, Any] = {name: number(found, key) for name, key in _STATED.items()}
-        totals["cost_status"] = text(found, _STATED["cost_status"])
         self.ending = Ending(
             segment=segment,
             end_ns=span.end_ns,
             status=text(found, semconv.RUN_STATUS),
             termination_reason=text(found, semconv.RUN_TERMINATION_REASON),
             error_type=text(found, semconv.ERROR_TYPE),
-            totals={name: value for name, value in totals.items() if value is not None},
+            totals=_stated(found, _STATED),
         )
+
+    def _add_part(self, span: SpanRecord) -> None:
+        known = {each.segment_id for each in self.parts}
+        if span.segment_id is None or span.segment_id in known or len(known) >= _MOST_SEGMENTS:
+            return
+        part = Part(
+            segment_id=span.segment_id,
+            previous_id=text(span.attributes, semconv.SEGMENT_PREVIOUS_ID),
+            totals=_stated(span.attributes, _STATED_OF_SEGMENT),
+        )
+        self.parts.append(part)
+
+    def _of_all_parts(self) -> dict[str, Any] | None:
+        """Return the totals of a run that was begun more than once, or forked; else None.
+
+        What its last part states reaches back to where that attempt began, and no further. Of an
+        attempt that was cut off there is no statement, only spans.
+        """
+        covered = {each for part in self.parts for each in (part.segment_id, part.previous_id)}
+        if self.parts and not covered.issuperset(self.segment_ids):
+            return self._added_up()
+        before = [each.previous_id for each in self.parts]
+        if len(set(before)) == len(before) or not all(each.totals for each in self.parts):
+            return None
+        found: dict[str, Any] = {}
+        for part in self.parts:
+            for name, value in part.totals.items():
+                if name != "cost_status":
+                    found[name] = found.get(name, 0) + value
+        statuses = {each.totals.get("cost_status") for each in self.parts} - {None}
+        if statuses:
+            found["cost_status"] = statuses.pop() if len(statuses) == 1 else "partial"
+        return found
 
     def _describe(self, span: SpanRecord) -> None:
         found = span.attributes
@@ -213,6 +256,11 @@ class RunFold(Struct, kw_only=True):
         if status is not None and status not in self.cost_statuses:
             self.cost_statuses.append(status)
 
+    def _added_up(self) -> dict[str, Any]:
+        """Return the sums over the spans that are there."""
+        counts = {name: self.counts.get(name, 0) for name in _COUNTS} if self.is_run else {}
+        return {**counts, **self.tokens, **self._cost()}
+
     def _cost(self) -> dict[str, Any]:
         known = self.cost_statuses
         status = known[0] if len(known) == 1 else "partial" if known else None
@@ -221,6 +269,13 @@ class RunFold(Struct, kw_only=True):
     def _count(self, name: str, counts: bool = True) -> None:
         if counts:
             self.counts[name] = self.counts.get(name, 0) + 1
+
+
+def _stated(attributes: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
+    """Return the totals that are stated under these keys, by their name."""
+    found: dict[str, Any] = {name: number(attributes, key) for name, key in keys.items()}
+    found["cost_status"] = text(attributes, keys["cost_status"])
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def is_model_call(span: SpanRecord) -> bool:
