@@ -43,7 +43,7 @@ format: $(READY) ## mend what the linter can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY) ## measure what Clew adds to a call (three minutes)
+bench: $(READY) ## measure what Clew adds to a call (four minutes)
 	$(BIN)/python tests/bench/compare.py --quick
 	$(BIN)/python tests/bench/table.py --write
 

@@ -1,12 +1,11 @@
 """Clew and its peers, through real SDK clients: `make bench` and `make bench-peers`.
 
-    python tests/bench/compare.py [--peers] [--quick]
+    python tests/bench/compare.py [--peers] [--quick] [--scale 0.3] [--only ...] [--cell ...]
 
-One process for each subject, in its own virtual environment, in which uses without it and with it
-take turns. A figure is what it adds to one use, its export included, over the cost of one span of
-the stock SDK with 25 attributes through the same kind of exporter, measured in the same rounds;
-the median of the rounds counts, with the quartiles. OTLP goes to a receiver in another process.
-Results are kept below CLEW_CACHE; `table.py` writes them into docs/performance.md.
+One process for each subject (`member.py`), in its own virtual environment, in which uses without
+it, with the floor in its place, and with it take turns. A figure is what the subject adds to one
+use, its export included, over what the floor adds to the same use. OTLP goes to a receiver in
+another process. What was measured is kept; `table.py` writes it into docs/performance.md.
 """
 
 # ruff: noqa: E402
@@ -15,47 +14,34 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import median, quantiles
-from typing import Any
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from peers import PEERS, cache, make, versions
+from peers import CLEW, PEERS, make, versions
+from results import CELLS, LOADS, OURS, keep, key
 
-LOADS = ("small chat", "40 messages", "stream", "50 at once", "agent run")
-OURS = (
-    "Clew",
-    "Clew, sampled out, keep rules",
-    "Clew, sampled out",
-    "Clew, not configured",
-    "Clew, prompt registered",
-)
+LONGEST_S = 180
+"""How long one process may take."""
+PEERS_SCALE = 0.5
+"""How much shorter a peer is measured: its figures are larger, so they need fewer turns."""
 
 
-def results_file() -> Path:
-    """Return where results are kept."""
-    return cache() / "bench-results.json"
+class Row(NamedTuple):
+    """One process: a subject in a client library, with an exporter, with content or without."""
 
-
-def results() -> dict[str, Any]:
-    """Return the results so far, by subject, library, exporter, content and method."""
-    found = results_file()
-    return json.loads(found.read_text("utf-8")) if found.exists() else {}
-
-
-def keep(key: str, figures: dict[str, Any]) -> None:
-    """Add a row to the results."""
-    every = results()
-    every[key] = figures
-    results_file().parent.mkdir(parents=True, exist_ok=True)
-    results_file().write_text(json.dumps(every, indent=1, sort_keys=True) + "\n", "utf-8")
+    subject: str
+    python: Path
+    library: str
+    exporter: str
+    content: str
+    scale: float
 
 
 @contextmanager
@@ -88,6 +74,7 @@ def environment() -> dict[str, str]:
     return {
         **kept,
         "NO_PROXY": "*",
+        "PYTHONHASHSEED": "0",
         "OTEL_SERVICE_NAME": "bench",
         "OTEL_BSP_SCHEDULE_DELAY": "60000",
         "CLEW_EXPORT_DELAY_MS": "60000",
@@ -95,167 +82,85 @@ def environment() -> dict[str, str]:
     }
 
 
-def command(python: Path, subject: str, cell: Cell, *more: str) -> list[str]:
-    return [
-        str(python),
-        str(HERE / "member.py"),
-        subject,
-        cell.library,
-        cell.place,
-        cell.content,
-        *more,
-    ]
-
-
-class Cell:
-    """One table: a client library, an exporter, with content or without."""
-
-    def __init__(self, library: str, exporter: str, content: str, place: str) -> None:
-        self.library = library
-        self.exporter = exporter
-        self.content = content
-        self.place = place
-
-    def key(self, subject: str) -> str:
-        return f"{subject}|{self.library}|{self.exporter}|{self.content}"
-
-
-class Member:
-    """A process that measures what it is asked for."""
-
-    def __init__(self, python: Path, subject: str, cell: Cell) -> None:
-        self._process = subprocess.Popen(
-            command(python, subject, cell),
-            env=environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self._answer()
-
-    def ask(self, load: str) -> dict[str, float]:
-        """Return what one use costs: `bare`, `added` and `export`, in seconds."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{load}\n")
-        self._process.stdin.flush()
-        return json.loads(self._answer())
-
-    def _answer(self) -> str:
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(self._process.stderr.read().strip()[-1500:])
-        return line
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-
-def measured(python: Path, subject: str, cell: Cell, rounds: int) -> dict[str, Any]:
-    """Return the figures of one subject: median and quartiles of the ratios to the floor.
-
-    Raises:
-        RuntimeError: its process failed.
-    """
-    member = Member(python, subject, cell)
+def measured(row: Row, endpoint: str) -> dict[str, Any]:
+    """Return the figures of a row for each load that was measured, or `error`."""
+    place = "-" if row.exporter == "no-op" else endpoint
+    member = [str(row.python), str(HERE / "member.py"), row.subject, row.library, place]
+    with subprocess.Popen(
+        [*member, row.content, str(row.scale)],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            out, said = process.communicate(timeout=LONGEST_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, said = process.communicate()[0], "took too long"
     found: dict[str, Any] = {}
-    try:
-        for load in LOADS:
-            for warm in ("floor", load, "flush floor", "flush"):  # a run is open until the flush
-                member.ask(warm)
-            floors: list[dict[str, float]] = []
-            took: list[dict[str, float]] = []
-            for _ in range(rounds):
-                floors.append(member.ask("floor"))
-                took.append(member.ask(load))
-            spans = sum(one["spans"] for one in floors)
-            uses = sum(one["uses"] for one in took)
-            floor_export = member.ask("flush floor")["export"] / spans
-            export = member.ask("flush")["export"] + sum(one["others"] for one in took)
-            found[load] = _figures(floors, took, floor_export, export / uses)
-    finally:
-        member.close()
-    return found
+    for line in out.splitlines():
+        figures = json.loads(line)
+        found[figures.pop("load")] = figures
+    if found:
+        return found
+    return {"error": (said.strip().splitlines() or ["no answer"])[-1][:200]}
 
 
-def _figures(
-    floors: list[dict[str, float]],
-    took: list[dict[str, float]],
-    floor_export: float,
-    export: float,
-) -> dict[str, Any]:
-    ratios = [
-        (one["added"] + export) / (floor["added"] + floor_export)
-        for floor, one in zip(floors, took, strict=True)
+def _short(load: str, figures: dict[str, Any]) -> str:
+    if "ratio" not in figures:
+        return f"{load} {figures.get('error', '-')[:60]}"
+    return f"{load} {figures['ratio']:.2f} ({figures['low']:.2f} to {figures['high']:.2f})"
+
+
+def rows(options: argparse.Namespace) -> list[Row]:
+    """Return what is to be measured, in its order; peers are installed first."""
+    subjects = [(name, Path(sys.executable)) for name in OURS]
+    wanted = options.only.split(";") if options.only else None
+    for peer in PEERS if options.peers else ():
+        if wanted is not None and peer.name not in wanted:
+            continue
+        python, said = make(peer)
+        if python is None:
+            print(f"{peer.name}: {said}", flush=True)
+            for cell in CELLS:
+                keep(key(peer.name, *cell), {"error": said})
+            continue
+        subjects.append((peer.name, python))
+        keep(f"versions|{peer.name}", versions(python, peer))
+    keep("versions|Clew", versions(Path(sys.executable), CLEW))
+    cells = [cell for cell in CELLS if not options.quick or cell[::2] == ("openai", "off")]
+    if options.cell:
+        cells = [cell for cell in cells if ",".join(cell) in options.cell.split()]
+    return [
+        Row(name, python, *cell, options.scale * (1 if name in OURS else PEERS_SCALE))
+        for cell in cells
+        for name, python in subjects
+        if (wanted is None or name in wanted) and (cell[2] == "off" or name not in OURS[1:])
     ]
-    low, middle, high = quantiles(ratios, n=4)
-    return {
-        "ratio": round(middle, 2),
-        "low": round(low, 2),
-        "high": round(high, 2),
-        "bare us": round(median(one["bare"] for one in took) * 1e6, 1),
-        "added us": round(median(one["added"] for one in took) * 1e6, 1),
-        "export us": round(export * 1e6, 1),
-        "floor us": round(median(one["added"] for one in floors) * 1e6, 1),
-        "floor export us": round(floor_export * 1e6, 1),
-    }
-
-
-def _short(load: str, figures: dict[str, Any] | None) -> str:
-    if figures is None:
-        return f"{load} -"
-    return f"{load} {figures['ratio']} ({figures['low']} to {figures['high']})"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peers", action="store_true", help="build and measure the peers, too")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--scale", type=float, default=1.0, help="of the time for each load")
     parser.add_argument("--quick", action="store_true", help="one client, content off")
     parser.add_argument("--only", help="measure only these subjects, such as `Clew;Logfire`")
     parser.add_argument("--cell", help="cells, such as `openai,otlp,off anthropic,no-op,on`")
-    options = parser.parse_args()
-    subjects = [(name, Path(sys.executable)) for name in OURS]
-    for peer in PEERS if options.peers else ():
-        python = make(peer)
-        if python is not None:
-            subjects.append((peer.name, python))
-            keep(f"versions|{peer.name}", versions(python, peer))
-    keep("versions|Python", {"python": platform.python_version(), "machine": platform.machine()})
+    wanted = rows(parser.parse_args())
     with sink() as endpoint:
-        places = {"no-op": "-", "otlp": endpoint}
-        cells = [
-            (library, exporter, content)
-            for content in ("off", "on")
-            for library in ("openai", "anthropic")
-            for exporter in ("no-op", "otlp")
-        ]
-        if options.quick:
-            cells = [cell for cell in cells if cell[0] == "openai" and cell[2] == "off"]
-        if options.cell:
-            cells = [tuple(each.split(",")) for each in options.cell.split()]  # type: ignore[misc]
-        for library, exporter, content in cells:
-            cell = Cell(library, exporter, content, places[exporter])
-            for name, python in subjects:
-                if options.only and name not in options.only.split(";"):
-                    continue
-                if content == "on" and name in OURS[1:]:
-                    continue
-                began = time.monotonic()
-                try:
-                    found = measured(python, name, cell, options.rounds)
-                except RuntimeError as error:
-                    print(f"{name}, {library}: not measured: {str(error).splitlines()[-1]}")
-                    found = {"error": str(error).strip().splitlines()[-1][:200]}
-                keep(cell.key(name), found)
-                row = "  ".join(_short(load, found.get(load)) for load in LOADS)
-                took = time.monotonic() - began
-                print(
-                    f"{library:10}{exporter:6}{content:4}{name:32}{row}  ({took:.0f} s)", flush=True
-                )
+        for number, row in enumerate(wanted, 1):
+            began = time.monotonic()
+            found = measured(row, endpoint)
+            keep(key(row.subject, row.library, row.exporter, row.content), found)
+            said = found.get("error") or "  ".join(
+                _short(load, found.get(load, {})) for load in LOADS
+            )
+            print(
+                f"{number}/{len(wanted)} {row.library:10}{row.exporter:6}{row.content:4}"
+                f"{row.subject:30} {said}  ({time.monotonic() - began:.0f} s)",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

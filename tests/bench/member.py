@@ -1,89 +1,69 @@
-"""One process of `make bench`: a subject and its loads, driven by lines on standard input.
+"""One process of `make bench`: a subject, measured against nothing and against the floor.
 
-    python member.py SUBJECT LIBRARY ENDPOINT|- on|off
+    python member.py SUBJECT LIBRARY ENDPOINT|- on|off SCALE
 
-Each line is the name of a load; the answer is a line of JSON. What the subject has patched is put
-on and taken off again before each use, so that uses without it and with it take turns and share
-all else. Times are CPU seconds of this process. Of the calling thread `bare` and `added` are the
-medians of the uses and of the differences between neighbours, for a busy machine only ever adds;
-`others` is what the other threads took. `floor` is one span of the stock SDK with
-25 attributes. `flush` and `flush floor` export what is waiting; batches are full then, as they are
-in a busy service.
+Every load is done in turns: bare, with the floor, with the subject, in changing order. What each
+has patched in the classes of the client library is put on for its turn and taken off again, so
+that all three share everything else. The first use of a turn is not timed: it pays for the
+change. What the floor adds is measured where it is used, between the same calls, for code that
+has to be fetched into the caches of the processor first costs a multiple of a loop that stays in
+them.
+
+Times are CPU seconds. `added` is of the calling thread; `export` is what all other threads took,
+and the flushes, which come whenever a batch is full, outside what is timed. The answer is a line
+of JSON for each load.
 """
 
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import os
+import random
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from statistics import median
-from typing import Any
+from statistics import fmean, median
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-MODEL = "gpt-4o-2024-08-06"
-FLOORS, EACH = 3, 20
-ATTRIBUTES = {
-    "gen_ai.operation.name": "chat",
-    "gen_ai.provider.name": "openai",
-    "gen_ai.request.model": MODEL,
-    "gen_ai.response.model": MODEL,
-    "gen_ai.response.id": "chatcmpl-9nB1xT7fVh3oPq2",
-    "gen_ai.response.finish_reasons": ("stop",),
-    "gen_ai.request.temperature": 0.2,
-    "gen_ai.usage.input_tokens": 1210,
-    "gen_ai.usage.output_tokens": 64,
-    "gen_ai.usage.cache_read.input_tokens": 1024,
-    "gen_ai.conversation.id": "5f2b7b0e-3a55-4d0c-9a59-0d7e0f1a2b3c",
-    "server.address": "api.openai.com",
-    "server.port": 443,
-    "http.request.method": "POST",
-    "http.response.status_code": 200,
-    "clew.run.id": "5f2b7b0e-3a55-4d0c-9a59-0d7e0f1a2b3c",
-    "clew.segment.id": "0f1e2d3c4b5a6978",
-    "clew.segment": 1,
-    "clew.seq": 3,
-    "clew.round": 2,
-    "clew.request.messages": 12,
-    "clew.request.bytes": 1500,
-    "clew.response.bytes": 900,
-    "clew.cost.usd": 0.0021,
-    "clew.cost.status": "priced",
+MODES = ("bare", "floor", "subject")
+EXPORTING = ("floor", "subject")
+ORDERS = tuple(itertools.permutations(MODES))
+BATCH = 400
+"""Floor spans between two flushes: a batch of the SDK's processor holds 512."""
+LEAST_TURNS = 6
+RESAMPLED = 400
+INTERVAL = (0.05, 0.95)
+
+
+class Plan(NamedTuple):
+    """How long a load is measured, and how many timed uses a turn of one mode has."""
+
+    seconds: float
+    uses: int
+
+
+PLANS = {
+    "small chat": Plan(2.5, 5),
+    "40 messages": Plan(5.0, 3),
+    "stream": Plan(5.0, 2),
+    "50 at once": Plan(2.5, 2),
+    "agent run": Plan(2.5, 3),
 }
 
 
-def floor(endpoint: str | None) -> tuple[Any, Any]:
-    """Return what makes floor spans, and what waits for their export."""
-    from opentelemetry.context import Context
-    from opentelemetry.trace import SpanKind
-    from subjects import stock_provider
-
-    provider = stock_provider(endpoint)
-    tracer = provider.get_tracer("floor")
-    nowhere = Context()
-
-    def use(times: int) -> None:
-        for _ in range(times):
-            # Of no run: one that is not sampled would take this span with it.
-            span = tracer.start_span("chat gpt-4o", nowhere, kind=SpanKind.CLIENT)
-            for key, value in ATTRIBUTES.items():
-                span.set_attribute(key, value)
-            span.end()
-
-    return use, lambda: provider.force_flush(20_000)
-
-
 class Switch:
-    """Takes off and puts on what a subject patches in the classes of the client libraries."""
+    """Puts on and takes off what is patched in the classes of the client libraries."""
 
     def __init__(self, library: str) -> None:
         self._prefixes = (f"{library}.", "httpx")
         self._before = self._look()
-        self._changes: list[tuple[type, str, Any, Any]] = []
+        self._values: dict[tuple[type, str], dict[str, Any]] = {}
 
     def _look(self) -> dict[tuple[type, str], Any]:
         found: dict[tuple[type, str], Any] = {}
@@ -94,114 +74,207 @@ class Switch:
                         found.update({(each, key): value for key, value in vars(each).items()})
         return found
 
-    def learn(self) -> None:
-        """Take what has changed since the start for what the subject has patched."""
+    def learn(self) -> int:
+        """Take what has changed since the start for what the subject has patched; count it."""
         known = {kind for kind, _ in self._before}
         for (kind, name), value in self._look().items():
             before = self._before.get((kind, name), _NOTHING)
             patchable = callable(value) or isinstance(value, (classmethod, staticmethod))
             inherited = before is not _NOTHING or hasattr(kind.__base__, name)
             if kind in known and before is not value and patchable and inherited:
-                self._changes.append((kind, name, before, value))
+                self._add(kind, name, before, subject=value)
+        return len(self._values)
 
-    def turn(self, *, on: bool) -> None:
-        """Put everything on, or take it off."""
-        for kind, name, before, value in self._changes:
-            if on or before is not _NOTHING:
-                setattr(kind, name, value if on else before)
+    def add_floor(self, patches: Iterable[Any]) -> None:
+        """Patch this for the floor (`floor.Patch`), over what was there before the subject came."""
+        for patch in patches:
+            self._add(patch.kind, patch.name, patch.before, floor=patch.after)
+
+    def _add(self, kind: type, name: str, before: Any, **values: Any) -> None:
+        known = self._values.setdefault((kind, name), dict.fromkeys(MODES, before))
+        known.update(values)
+
+    def turn(self, mode: str) -> None:
+        """Put on what is patched in a mode, and take off everything else."""
+        for (kind, name), values in self._values.items():
+            value = values[mode]
+            if value is not _NOTHING:
+                setattr(kind, name, value)
             elif name in vars(kind):
                 delattr(kind, name)
-
-    def __len__(self) -> int:
-        return len(self._changes)
 
 
 _NOTHING = object()
 
 
-def spend(traffic: Any, load: Any, subject: Any, switch: Switch, idle: Any) -> dict[str, float]:
-    """Return what one use costs without the subject, and what it adds; the export comes later."""
-    gc.collect()
-    clock = time.thread_time
-    bare: list[float] = []
-    added: list[float] = []
-    others = time.process_time() - time.thread_time()
-    for _ in range(load.times):
+class Spent:
+    """CPU seconds of one load, by mode."""
+
+    def __init__(self) -> None:
+        self.turns: list[dict[str, float]] = []
+        """The calling thread's, for one use."""
+        self.uses = 0
+        """Of each mode, those not timed included."""
+        self.export = dict.fromkeys(EXPORTING, 0.0)
+
+
+class Bench:
+    """A subject and the floor, ready to take turns.
+
+    Args:
+        subjects: what opens runs and tool calls and flushes, for each mode.
+        traffic: the loads (`traffic.Traffic`).
+        switch: knows what is patched in each mode.
+    """
+
+    def __init__(self, subjects: dict[str, Any], traffic: Any, switch: Switch) -> None:
+        self._subjects = subjects
+        self._traffic = traffic
+        self._switch = switch
+
+    def measure(self, load: Any, plan: Plan) -> Spent:
+        """Let the modes take turns until the time of the plan is over."""
+        run = self._subjects["subject"].run() if load.in_run else nullcontext()
+        with run:
+            for mode in MODES:
+                self._turn(mode, load, 2)
+            self._flush(Spent())
+            end = time.monotonic() + plan.seconds
+            spent = Spent()
+            orders = itertools.cycle(ORDERS)
+            each_batch = max(1, BATCH // (load.spans * (plan.uses + 1)))
+            while len(spent.turns) < LEAST_TURNS or time.monotonic() < end:
+                self._batch(load, plan, spent, itertools.islice(orders, each_batch), end)
+                self._flush(spent)
+        self._subjects["subject"].flush()
+        return spent
+
+    def _batch(
+        self,
+        load: Any,
+        plan: Plan,
+        spent: Spent,
+        orders: Iterator[tuple[str, ...]],
+        end: float,
+    ) -> None:
+        others = time.process_time() - time.thread_time()
+        for order in orders:
+            if len(spent.turns) >= LEAST_TURNS and time.monotonic() > end:
+                break
+            spent.turns.append({mode: self._turn(mode, load, plan.uses) for mode in order})
+            spent.uses += plan.uses + 1
+        # Neither the floor nor a bare client does anything on other threads before a flush.
+        others = time.process_time() - time.thread_time() - others
+        spent.export["subject"] += max(0.0, others)
+
+    def _turn(self, mode: str, load: Any, uses: int) -> float:
+        self._switch.turn(mode)
+        self._traffic.subject = self._subjects[mode]
+        use, clock = load.use, time.thread_time
+        use()
         took: list[float] = []
-        for on in (False, True):
-            switch.turn(on=on)
-            traffic.subject = subject if on else idle
+        for _ in range(uses):
             began = clock()
-            load.use(1)
+            use()
             took.append(clock() - began)
-        bare.append(took[0])
-        added.append(took[1] - took[0])
-    others = time.process_time() - time.thread_time() - others
-    return {"bare": median(bare), "added": median(added), "others": max(0.0, others)}
+        return fmean(took)
+
+    def _flush(self, spent: Spent) -> None:
+        for mode in spent.export:
+            gc.collect()
+            began = time.process_time()
+            self._subjects[mode].flush()
+            spent.export[mode] += time.process_time() - began
 
 
-def spend_floor(use: Any) -> dict[str, float]:
-    """Return what one span of the floor costs without its export."""
-    gc.collect()
-    took: list[float] = []
-    for _ in range(FLOORS):
-        began = time.thread_time()
-        use(EACH)
-        took.append((time.thread_time() - began) / EACH)
-    return {"added": median(took), "spans": FLOORS * EACH}
+def figures(spent: Spent) -> dict[str, float]:
+    """Return the ratio to the floor with its interval, and what it comes from, in microseconds.
+
+    The interval holds nine tenths of the ratios of turns drawn anew from those that were measured.
+    """
+    export = {mode: total / spent.uses for mode, total in spent.export.items()}
+    added = {mode: [turn[mode] - turn["bare"] for turn in spent.turns] for mode in EXPORTING}
+
+    every = range(len(spent.turns))
+
+    def of(chosen: Sequence[int]) -> tuple[float, float]:
+        """Return the ratio, and what the subject adds, of some turns."""
+        ours, floors = (
+            median(added[mode][each] for each in chosen) for mode in reversed(EXPORTING)
+        )
+        return (ours + export["subject"]) / (floors + export["floor"]), ours
+
+    drawn = random.Random(0)  # noqa: S311
+    again = [of(drawn.choices(every, k=len(every))) for _ in range(RESAMPLED)]
+    (low, high), (added_low, added_high) = (
+        [ordered[int(RESAMPLED * part)] for part in INTERVAL]
+        for ordered in map(sorted, zip(*again, strict=True))
+    )
+    us = {
+        "bare us": median(turn["bare"] for turn in spent.turns),
+        "floor us": median(added["floor"]),
+        "floor export us": export["floor"],
+        "added us": median(added["subject"]),
+        "added low us": added_low,
+        "added high us": added_high,
+        "export us": export["subject"],
+    }
+    return {
+        "ratio": round(of(every)[0], 3),
+        "low": round(low, 3),
+        "high": round(high, 3),
+        "turns": len(spent.turns),
+        **{name: round(seconds * 1e6, 1) for name, seconds in us.items()},
+    }
 
 
-def spend_flush(flush: Any) -> dict[str, float]:
-    """Return what it costs to export all that is waiting."""
-    gc.collect()
-    process = time.process_time()
-    flush()
-    return {"export": time.process_time() - process}
+def set_up(name: str, library: str, endpoint: str | None, content: bool) -> tuple[Bench, Any]:
+    """Return what measures, and the traffic that it measures with.
 
-
-def main() -> None:
-    name, library, given, content = sys.argv[1:5]
-    endpoint = None if given == "-" else given
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever a library prints is no answer
+    Raises:
+        RuntimeError: the subject has patched nothing of the library.
+    """
+    import floor
     from subjects import SUBJECTS, nothing
     from traffic import Traffic
 
-    use, flush_floor = floor(endpoint)
-    idle = nothing(endpoint, content == "on", library)
-    for load in Traffic(library, idle).loads:
-        load.use(1)  # loads what the libraries load late
+    provider = floor.stock_provider(floor.exporter(endpoint))  # before a subject sets a sampler
+    idle = nothing(endpoint, content, library)
+    first = Traffic(library, idle)
+    for load in first.loads:
+        load.use()  # loads what the libraries load late
+    first.close()
     switch = Switch(library)
-    subject = SUBJECTS[name](endpoint, content == "on", library)
+    patches = floor.patches(library, provider)
+    subject = SUBJECTS[name](endpoint, content, library)
     traffic = Traffic(library, subject)
-    switch.learn()
-    if name != "nothing" and not len(switch):
+    if not switch.learn() and name != "nothing":
         raise RuntimeError(f"{name} has patched nothing of {library}")
-    loads = {load.name: load for load in traffic.loads}
+    switch.add_floor(patches)
+    subjects = {"bare": idle, "floor": floor.subject(provider), "subject": subject}
+    return Bench(subjects, traffic, switch), traffic
+
+
+def main() -> None:
+    name, library, given, content, scale = sys.argv[1:6]
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever a library prints is no answer
+
+    def answer(load: str, measured: Callable[[], dict[str, Any]]) -> None:
+        try:
+            found = measured()
+        except Exception as error:  # one load that fails does not stop the rest
+            found = {"error": f"{type(error).__name__}: {error}"}
+        answers.write(f"{json.dumps({'load': load, **found})}\n")
+        answers.flush()
+
+    bench, traffic = set_up(name, library, None if given == "-" else given, content == "on")
     gc.collect()
     gc.freeze()  # what is loaded is walked by nobody's collections
-    answers.write("ready\n")
-    answers.flush()
-    opened, inside = ExitStack(), ""
-    for line in sys.stdin:
-        wanted = line.strip()
-        if wanted == "flush":
-            opened.close()
-            inside = ""
-        elif wanted in loads and not inside:
-            inside = wanted
-            if loads[wanted].in_run:
-                opened.enter_context(subject.run())
-        if wanted == "floor":
-            found = spend_floor(use)
-        elif wanted in ("flush", "flush floor"):
-            found = spend_flush(subject.flush if wanted == "flush" else flush_floor)
-        else:
-            found = spend(traffic, loads[wanted], subject, switch, idle) | {
-                "uses": loads[wanted].times
-            }
-        answers.write(f"{json.dumps(found)}\n")
-        answers.flush()
+    for load in traffic.loads:
+        plan = PLANS[load.name]
+        plan = plan._replace(seconds=plan.seconds * float(scale))
+        answer(load.name, lambda load=load, plan=plan: figures(bench.measure(load, plan)))
     os._exit(0)  # what a library has left to do is not measured
 
 

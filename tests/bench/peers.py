@@ -45,10 +45,12 @@ PEERS = (
         ("openinference-instrumentation-openai", "openinference-instrumentation-anthropic"),
     ),
     Peer("Logfire", ("logfire",)),
-    Peer("Langfuse", ("langfuse",)),
+    Peer("Langfuse", ("langfuse", "opentelemetry-instrumentation-anthropic")),
     Peer("OpenLIT", ("openlit>=1.40",)),
     Peer("MLflow", ("mlflow",)),
 )
+CLEW = Peer("Clew", ("clew",))
+"""Itself, in the environment that runs this."""
 
 
 def cache() -> Path:
@@ -57,17 +59,16 @@ def cache() -> Path:
     return Path(given) if given else Path.home() / ".cache" / "clew"
 
 
-def make(peer: Peer) -> Path | None:
-    """Return the Python of a peer's environment, or None when it could not be installed."""
+def make(peer: Peer) -> tuple[Path | None, str]:
+    """Return the Python of a peer's environment, or None and why it could not be installed."""
     wanted = (*_CLIENTS, *_OTEL, *peer.packages)
     text = "\n".join((sys.version, *wanted))
     folder = cache() / f"bench-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     python, ready, failed = folder / "bin" / "python", folder / "ready", folder / "failed"
     if ready.exists():
-        return python
+        return python, ""
     if failed.exists():
-        print(f"{peer.name}: {failed.read_text('utf-8').strip().splitlines()[-1]}")
-        return None
+        return None, failed.read_text("utf-8").strip().splitlines()[-1]
     venv.create(folder, with_pip=True, clear=True)
     install = [python, "-m", "pip", "install", "--quiet", "--upgrade", *wanted]
     try:
@@ -79,18 +80,18 @@ def make(peer: Peer) -> Path | None:
         said = "installing took too long"
     if said:
         failed.write_text(said, "utf-8")
-        print(f"{peer.name}: {said.strip().splitlines()[-1]}")
-        return None
+        return None, said.strip().splitlines()[-1]
     ready.touch()
-    return python
+    return python, ""
 
 
 def versions(python: Path, peer: Peer) -> dict[str, str]:
-    """Return the versions of a peer's own packages, of the clients and of the SDK."""
+    """Return the versions of Python, of a peer's own packages, of the clients and of the SDK."""
     names = [*(name.split(">=")[0] for name in peer.packages), *_CLIENTS, "opentelemetry-sdk"]
     code = (
-        "import importlib.metadata as m, json, sys;"
-        "print(json.dumps({n: m.version(n) for n in sys.argv[1:]}))"
+        "import importlib.metadata as m, json, platform, sys;"
+        "found = {n: m.version(n) for n in sys.argv[1:]};"
+        "print(json.dumps({**found, 'Python': platform.python_version()}))"
     )
     done = subprocess.run(
         [python, "-c", code, *names], capture_output=True, text=True, timeout=60, check=True
@@ -100,6 +101,5 @@ def versions(python: Path, peer: Peer) -> dict[str, str]:
 
 if __name__ == "__main__":
     for each in PEERS:
-        found = make(each)
-        if found is not None:
-            print(each.name, versions(found, each), flush=True)
+        found, said = make(each)
+        print(each.name, said if found is None else versions(found, each), flush=True)

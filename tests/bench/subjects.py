@@ -9,44 +9,13 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-
-_PATIENCE_MS = 20_000
-
-
-class Discard(SpanExporter):
-    """Takes spans and does nothing with them."""
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        return SpanExportResult.SUCCESS
-
-
-class Subject(NamedTuple):
-    """What is measured, ready to be used."""
-
-    flush: Callable[[], object]
-    run: Callable[[], AbstractContextManager[object]]
-    tool: Callable[[str], AbstractContextManager[object]]
-
-
-def exporter(endpoint: str | None) -> SpanExporter:
-    """Return the stock OTLP exporter, or one that discards."""
-    if endpoint is None:
-        return Discard()
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-
-    return OTLPSpanExporter(endpoint=f"{endpoint}/v1/traces")
-
-
-def stock_provider(endpoint: str | None) -> TracerProvider:
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(exporter(endpoint), max_queue_size=20_000))
-    return provider
+from floor import PATIENCE_MS, Discard, Subject, exporter, stock_provider
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 
 def with_provider(provider: TracerProvider) -> Subject:
@@ -61,7 +30,7 @@ def with_provider(provider: TracerProvider) -> Subject:
         return tracer.start_as_current_span(name, attributes=names)
 
     return Subject(
-        lambda: provider.force_flush(_PATIENCE_MS),
+        lambda: provider.force_flush(PATIENCE_MS),
         lambda: span("invoke_agent support-bot"),
         lambda call_id: span("execute_tool find_order"),
     )
@@ -93,7 +62,7 @@ def _clew(endpoint: str | None, content: bool, library: str, **more: Any) -> Sub
 
     provider: Any = trace.get_tracer_provider()
     return Subject(
-        lambda: provider.force_flush(_PATIENCE_MS),
+        lambda: provider.force_flush(PATIENCE_MS),
         lambda: clew.run("support-bot"),
         lambda call_id: clew.tool("find_order", call_id=call_id),
     )
@@ -113,7 +82,7 @@ _kept: list[object] = []
 
 
 def clew_prompt(endpoint: str | None, content: bool, library: str) -> Subject:
-    from traffic import SYSTEM
+    from shapes import SYSTEM
 
     from clew.prompts import Prompt
 
@@ -145,18 +114,24 @@ def opentelemetry(endpoint: str | None, content: bool, library: str) -> Subject:
     os.environ["OTEL_SEMCONV_STABILITY_OPT_IN"] = "gen_ai_latest_experimental"
     mode = "SPAN_ONLY" if content else "NO_CONTENT"
     os.environ["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"] = mode
-    return _instrumentor("opentelemetry.instrumentation.genai", library, stock_provider(endpoint))
+    return _instrumentor(
+        "opentelemetry.instrumentation.genai", library, stock_provider(exporter(endpoint))
+    )
 
 
 def openllmetry(endpoint: str | None, content: bool, library: str) -> Subject:
     os.environ["TRACELOOP_TRACE_CONTENT"] = "true" if content else "false"
-    return _instrumentor("opentelemetry.instrumentation", library, stock_provider(endpoint))
+    return _instrumentor(
+        "opentelemetry.instrumentation", library, stock_provider(exporter(endpoint))
+    )
 
 
 def openinference(endpoint: str | None, content: bool, library: str) -> Subject:
     hide = "false" if content else "true"
     os.environ.update(OPENINFERENCE_HIDE_INPUTS=hide, OPENINFERENCE_HIDE_OUTPUTS=hide)
-    return _instrumentor("openinference.instrumentation", library, stock_provider(endpoint))
+    return _instrumentor(
+        "openinference.instrumentation", library, stock_provider(exporter(endpoint))
+    )
 
 
 def logfire(endpoint: str | None, content: bool, library: str) -> Subject:
@@ -174,16 +149,19 @@ def logfire(endpoint: str | None, content: bool, library: str) -> Subject:
 
     getattr(logfire, f"instrument_{library}")()
     return Subject(
-        lambda: logfire.force_flush(_PATIENCE_MS),
+        lambda: logfire.force_flush(PATIENCE_MS),
         lambda: logfire.span("invoke_agent support-bot"),
         lambda call_id: logfire.span("execute_tool find_order"),
     )
 
 
 def langfuse(endpoint: str | None, content: bool, library: str) -> Subject:
-    """Content can be masked, which looks at it first; for Anthropic it has no client of its own."""
-    if library != "openai":
-        raise NotImplementedError("Langfuse has no instrumentation of its own for this client")
+    """Content can be masked, which looks at it first.
+
+    Anthropic's client is instrumented as Langfuse's documentation says: by OpenLLMetry's package,
+    whose spans Langfuse's own provider takes.
+    https://langfuse.com/integrations/model-providers/anthropic
+    """
     from langfuse import Langfuse
 
     found = Langfuse(
@@ -193,7 +171,12 @@ def langfuse(endpoint: str | None, content: bool, library: str) -> Subject:
         mask=None if content else lambda data, **more: None,
         span_exporter=exporter(endpoint),
     )
-    importlib.import_module("langfuse.openai")  # patches the client's classes
+    if library == "openai":
+        importlib.import_module("langfuse.openai")  # patches the client's classes
+    else:
+        os.environ["TRACELOOP_TRACE_CONTENT"] = "true" if content else "false"
+        module = importlib.import_module("opentelemetry.instrumentation.anthropic")
+        module.AnthropicInstrumentor().instrument()
     return Subject(
         found.flush,
         lambda: found.start_as_current_observation(name="support-bot", as_type="agent"),
@@ -204,7 +187,7 @@ def langfuse(endpoint: str | None, content: bool, library: str) -> Subject:
 def openlit(endpoint: str | None, content: bool, library: str) -> Subject:
     import openlit
 
-    provider = stock_provider(endpoint)
+    provider = stock_provider(exporter(endpoint))
     from opentelemetry import trace
 
     trace.set_tracer_provider(provider)
@@ -235,7 +218,7 @@ def mlflow(endpoint: str | None, content: bool, library: str) -> Subject:
     holder.get_or_init_tracer("bench")
 
     return Subject(
-        lambda: holder.get().force_flush(_PATIENCE_MS),
+        lambda: holder.get().force_flush(PATIENCE_MS),
         lambda: mlflow.start_span("support-bot"),
         lambda call_id: mlflow.start_span("find_order"),
     )
