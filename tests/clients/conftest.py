@@ -2,8 +2,8 @@
 
 `compare` runs a scenario twice against equal scripted providers, once as if Clew were not there, and
 checks what must hold for every call: the caller gets equal objects and exceptions, the requests are
-equal, the connection is given back as without Clew, the current span does not move, exactly one
-round is exported, and no content with it.
+equal, the connection is given back as without Clew, the current span does not move, nothing
+more is logged, exactly one round is exported, and no content with it.
 
 `kit` is one SDK, sync or async. A test gets those that its marks leave:
 

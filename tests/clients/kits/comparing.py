@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,6 +66,8 @@ class Seen:
     requests: list[tuple[Any, ...]]
     released: bool
     looks: set[int]
+    said: list[str]
+    """What was logged as a warning or worse: a failed detach, a generator that did not close."""
     spans: tuple[ReadableSpan, ...]
     otlp: bytes
 
@@ -172,6 +176,30 @@ async def ended(exporter: CaptureExporter) -> None:
         await asyncio.sleep(0.02)
 
 
+class _Listener(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # What carries an address or a port differs from time to time.
+        self.said.append(f"{record.name}: {record.msg}")
+
+
+@contextmanager
+def listening() -> Iterator[list[str]]:
+    """Give a list of what is logged meanwhile."""
+    listener = _Listener()
+    root = logging.getLogger()
+    root.addHandler(listener)
+    try:
+        yield listener.said
+    finally:
+        root.removeHandler(listener)
+
+
 async def make(
     kit: Any,
     script: Iterable[Reply],
@@ -183,7 +211,7 @@ async def make(
     value, error = None, None
     # What lives now is left out of the collections to come: they would take most of the time.
     gc.freeze()
-    with ScriptedProvider(script, formats=kit.formats) as server:
+    with ScriptedProvider(script, formats=kit.formats) as server, listening() as said:
         session = Session(kit, await settle(kit.client(server, **options)), server)
         with trace.use_span(NonRecordingSpan(AROUND)):
             session.look()
@@ -210,6 +238,7 @@ async def make(
         requests=requests,
         released=released,
         looks=set(session.looks),
+        said=said,
         spans=spans,
         otlp=otlp,
     )
@@ -239,6 +268,7 @@ async def compared(
     assert seen.value == bare.value
     assert seen.requests == bare.requests
     assert seen.released == bare.released
+    assert seen.said == bare.said
     assert seen.looks == bare.looks == {AROUND.span_id}
     assert MARK.encode() not in seen.otlp.lower()
     return Compared(
