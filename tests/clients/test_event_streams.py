@@ -210,18 +210,34 @@ async def created(client: Any) -> list[str]:
 
 
 async def helped(client: Any) -> list[str]:
-    """`responses.stream(...)`."""
+    """`responses.stream(...)`, with its final response."""
     manager = client.responses.stream(model="gpt-5-mini", input="zqmark", tools=TOOLS)
     if hasattr(manager, "__aenter__"):
         async with manager as stream:
-            return await kinds(stream)
+            return await whole(stream)
     with manager as stream:
-        return await kinds(stream)
+        return await whole(stream)
+
+
+async def whole(stream: Any) -> list[str]:
+    seen = await kinds(stream)
+    final = await settle(stream.get_final_response())
+    assert final.status == "completed"
+    assert [item.type for item in final.output] == ["message", "function_call"]
+    assert final.usage.output_tokens_details.reasoning_tokens == 8
+    return seen
+
+
+async def unwrapped(client: Any) -> list[str]:
+    """`with_raw_response` and `with_streaming_response`, whose parse gives the events."""
+    raw = client.responses.with_raw_response
+    call = raw.create(model="gpt-5-mini", input="zqmark", tools=TOOLS, stream=True)
+    return await kinds(await settle((await settle(call)).parse()))
 
 
 @pytest.mark.parametrize("make", [openai_client, azure_client], ids=["openai", "azure"])
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
-@pytest.mark.parametrize("call", [created, helped])
+@pytest.mark.parametrize("call", [created, helped, unwrapped])
 async def test_events_of_responses(call: Any, asynchronous: bool, make: Any):
     """One span with what the closing event says: status, tool calls, and usage 50/20/8."""
     events = response_events()
