@@ -18,6 +18,8 @@ import pytest
 
 from clew.testing import OtlpSink, Reply, ScriptedProvider
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "reliability" / "support"))
+
 WORKERS = 3
 EACH = 10
 APP = """
@@ -178,3 +180,52 @@ def test_every_worker_exports_its_own(
     assert len(instances) == WORKERS + 1
     assert all(runs in instances.values() for runs in by_worker)
     assert [len(runs) for runs in parent] == [1]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.parametrize("kind", ["sync", "gthread", "gevent"])
+def test_over_grpc(kind: str, tmp_path: Path, provider: ScriptedProvider) -> None:
+    """The same, with a connection that each worker opens for itself."""
+    for module in ("grpc", "gunicorn", *(("gevent",) if kind == "gevent" else ())):
+        if subprocess.run([sys.executable, "-c", f"import {module}"], check=False).returncode:
+            missing(module)
+    from grpc_receivers import GrpcReceiver
+
+    port = free_port()
+    with GrpcReceiver() as receiver:
+        environment = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.base_url,
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+            "OTEL_METRICS_EXPORTER": "none",
+            "OTEL_BSP_SCHEDULE_DELAY": "60000",
+            "CLEW_SEAL_GRACE_SECONDS": "0",
+            "PROVIDER": provider.openai_base_url,
+        }
+        server = serve(tmp_path, kind, port, environment)
+        try:
+            answered = ask_everybody(f"http://127.0.0.1:{port}/")
+            server.send_signal(signal.SIGTERM)
+            began = time.monotonic()
+            assert server.wait(10) == 0
+            assert time.monotonic() - began < 5, server.stderr.read()
+        finally:
+            server.kill()
+            assert server.stderr is not None
+            said = server.stderr.read()
+            server.wait()
+            server.stderr.close()
+        spans = receiver.records()
+    assert "Clew" not in said, said
+    assert "Exception" not in said, said
+    requests = sum(map(len, answered.values()))
+    names = Counter(each.name for each in spans)
+    assert names == {
+        "invoke_agent boot": 1,
+        "run_started boot": 1,
+        "run_sealed boot": 1,
+        "invoke_agent request": requests,
+        "run_started request": requests,
+        "run_sealed request": requests,
+        "chat gpt-5-mini": requests,
+    }
+    assert len({(each.trace_id, each.span_id) for each in spans}) == len(spans)
