@@ -10,33 +10,50 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from receivers import Receiver, verdicts
 
 from clew import semconv
+from clew.store import journal
 from clew.testing import Reply, ScriptedProvider
 
 SLACK_S = 3.0
-WORK = """
-import os, sys, time
+ENDED = 50
+"""Spans of a run that have ended when the signal comes: its start, and tool calls."""
+WORK = f"""
+import asyncio, os, time
 import httpx
 import clew
-from clew import setup
+
+url = os.environ.get("PROVIDER", "")
+body = {{"model": "model-x", "max_tokens": 9, "messages": [{{"role": "user", "content": "Hi"}}]}}
 
 def work():
     with clew.run("desk") as run:
-        print("run", f"{run.run_id.int:032x}")
-        for _ in range(10):
+        print("run", f"{{run.run_id.int:032x}}")
+        for _ in range({ENDED - 1}):
             with clew.tool("search"):
                 pass
         with clew.tool("wait"):
             with httpx.Client(trust_env=False, timeout=60) as client:
                 print("ready", flush=True)
-                body = {"model": "gpt-5-mini", "messages": [{"role": "user", "content": "Hi"}]}
-                client.post(os.environ["PROVIDER"] + "/chat/completions", json=body)
-                time.sleep(60)
+                client.post(url, json=body)
+
+async def awork():
+    clew.configure("service")
+    clew.instrument()
+    async with clew.run("desk") as run:
+        print("run", f"{{run.run_id.int:032x}}")
+        for _ in range({ENDED - 1}):
+            async with clew.tool("search"):
+                pass
+        async with clew.tool("wait"):
+            async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+                print("ready", flush=True)
+                await client.post(url, json=body)
 """
 PLAIN = (
     WORK
@@ -46,20 +63,18 @@ clew.instrument()
 work()
 """
 )
-ASYNC = (
-    WORK
-    + """
+ASYNC = WORK + "asyncio.run(awork())\n"
+IDLE = """
 import asyncio
+import clew
 async def main():
     clew.configure("service")
-    with clew.run("desk") as run:
-        print("run", f"{run.run_id.int:032x}")
-        with clew.tool("wait"):
-            print("ready", flush=True)
-            await asyncio.sleep(60)
+    with clew.run("desk"), clew.tool("wait"):
+        print("ready", flush=True)
+        await asyncio.sleep(60)
 asyncio.run(main())
 """
-)
+PATHS = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages", "ollama": "/api/chat"}
 
 
 @pytest.fixture
@@ -68,9 +83,9 @@ def provider() -> Iterator[ScriptedProvider]:
         yield running
 
 
-def start(program: str, **environment: str) -> subprocess.Popen[str]:
+def start(program: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", program, *arguments],
         env={
             **os.environ, "OTEL_METRICS_EXPORTER": "none", "OTEL_BSP_SCHEDULE_DELAY": "60000",
             **environment,
@@ -101,17 +116,27 @@ def terminate(child: subprocess.Popen[str]) -> tuple[float, str]:
     return time.monotonic() - began, out + err
 
 
+@pytest.mark.parametrize("format_", PATHS)
 @pytest.mark.parametrize("program", [PLAIN, ASYNC], ids=["sync", "async"])
-def test_open_spans_are_ended_and_exported(program: str, provider: ScriptedProvider) -> None:
-    """As cancelled, with an error type of their own; the process dies by the same signal."""
+def test_open_spans_are_ended_and_exported(
+    program: str, format_: str, provider: ScriptedProvider
+) -> None:
+    """Fifty have ended and three are open: all arrive, the open ones as cancelled.
+
+    These have an error type of their own; the process dies by the same signal.
+    """
+    asked = len(provider.requests)
     with Receiver() as receiver:
         child = start(
             program,
             OTEL_EXPORTER_OTLP_ENDPOINT=receiver.base_url,
-            PROVIDER=provider.openai_base_url,
+            PROVIDER=provider.base_url + PATHS[format_],
         )
         (line,) = until_ready(child)
-        time.sleep(0.3)
+        patience = time.monotonic() + 10
+        while len(provider.requests) == asked:
+            assert time.monotonic() < patience
+            time.sleep(0.01)
         seconds, said = terminate(child)
         spans = receiver.records()
     assert child.returncode == -signal.SIGTERM, said
@@ -119,23 +144,118 @@ def test_open_spans_are_ended_and_exported(program: str, provider: ScriptedProvi
     assert said == ""
     run = line.split()[1]
     assert verdicts(spans, [run]) == {run: ("COMPLETE", "CONSISTENT")}
+    assert len({each.span_id for each in spans}) == len(spans) == ENDED + 3 + 1  # and the seal
     stopped = {
         each.name: each.attributes
         for each in spans
         if each.attributes.get(semconv.ERROR_TYPE) == "clew.Terminated"
     }
-    expected = {"invoke_agent desk", "execute_tool wait"}
-    assert set(stopped) == (expected if program is ASYNC else {*expected, "chat gpt-5-mini"})
+    assert set(stopped) == {"invoke_agent desk", "execute_tool wait", "chat model-x"}
     assert stopped["invoke_agent desk"][semconv.RUN_STATUS] == "cancelled"
     assert stopped["execute_tool wait"][semconv.TOOL_OUTCOME] == "cancelled"
-    ended = [each for each in spans if each.name == "execute_tool search"]
-    assert len(ended) == (0 if program is ASYNC else 10)
+
+
+KILLED = """
+import time
+import clew
+clew.configure("service")
+with clew.run("desk") as run:
+    print("run", run.trace_id, flush=True)
+    while True:
+        with clew.tool("pay", effect="non_idempotent_write"):
+            clew.decide("tool", "deny", subject="pay", enforced=True)
+        print(time.time(), flush=True)
+        time.sleep(0.01)
+"""
+
+
+def test_what_a_kill_loses(tmp_path: Path) -> None:
+    """At most the flush interval, and nothing of the journal: writes and enforced decisions."""
+    interval, slack = 0.2, 0.8
+    with Receiver() as receiver:
+        child = start(
+            KILLED,
+            OTEL_EXPORTER_OTLP_ENDPOINT=receiver.base_url,
+            OTEL_BSP_SCHEDULE_DELAY=str(int(interval * 1000)),
+            CLEW_AUDIT="fail_closed",
+            CLEW_DATA_DIR=str(tmp_path / "data"),
+        )
+        assert child.stdout is not None
+        run = child.stdout.readline().split()[1]
+        ended: list[float] = []
+        while not ended or ended[-1] - ended[0] < interval + slack + 0.5:
+            ended.append(float(child.stdout.readline()))
+        killed = time.time()
+        child.kill()
+        rest, _ = child.communicate(timeout=10)
+        ended += [float(each) for each in rest.splitlines() if each.count(".") == 1]
+        time.sleep(0.2)
+        spans = [each for each in receiver.records() if each.trace_id == run]
+    arrived = sum(each.name == "execute_tool pay" for each in spans)
+    due = sum(each < killed - interval - slack for each in ended)
+    assert due > 0
+    assert arrived >= due
+    entries = list(journal.read(tmp_path / "data"))
+    tools = sum(each.kind == "tool" for each in entries)
+    decisions = sum(each.kind == "decision" for each in entries)
+    assert min(tools, decisions) >= len(ended)
+
+
+FROZEN = """
+import asyncio, os, signal, sys
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+import clew
+from clew.pipeline import exporters
+
+joined, twin = sys.argv[1:]
+if joined == "joined":
+    trace.set_tracer_provider(TracerProvider())
+    clew.configure("service", span_exporters=exporters.from_environment())
+else:
+    clew.configure("service")
+
+def handler():
+    with clew.run("desk") as run, clew.tool("search"):
+        clew.decide("tool", "deny", subject="search")
+    return run
+
+async def ahandler():
+    async with clew.run("desk") as run, clew.tool("search"):
+        clew.decide("tool", "deny", subject="search")
+    return run
+
+run = handler() if twin == "sync" else asyncio.run(ahandler())
+assert trace.get_tracer_provider().force_flush()
+print("run", run.trace_id, flush=True)
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+@pytest.mark.parametrize("twin", ["sync", "async"])
+@pytest.mark.parametrize("provider_is", ["own", "joined"])
+def test_a_handler_that_is_frozen_after_it_has_returned(provider_is: str, twin: str) -> None:
+    """What it did was flushed before; the seal, too, where it has no grace to wait for."""
+    with Receiver() as receiver:
+        child = start(
+            FROZEN, provider_is, twin,
+            OTEL_EXPORTER_OTLP_ENDPOINT=receiver.base_url, CLEW_SEAL_GRACE_SECONDS="0",
+        )  # fmt: skip
+        try:
+            assert child.stdout is not None
+            line = child.stdout.readline()
+            spans = receiver.records()
+        finally:
+            child.kill()
+            child.communicate()
+    run = line.split()[1]
+    assert verdicts(spans, [run]) == {run: ("COMPLETE", "CONSISTENT")}
 
 
 def test_a_receiver_that_never_answers() -> None:
     """The process has ended after two seconds, by the signal."""
     with Receiver(status=0) as receiver:
-        child = start(ASYNC, OTEL_EXPORTER_OTLP_ENDPOINT=receiver.base_url)
+        child = start(IDLE, OTEL_EXPORTER_OTLP_ENDPOINT=receiver.base_url)
         until_ready(child)
         seconds, said = terminate(child)
     assert child.returncode == -signal.SIGTERM, said
