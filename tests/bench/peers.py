@@ -1,7 +1,7 @@
 """What Clew is compared with, and the virtual environments that it lives in.
 
 `python tests/bench/peers.py` builds them, each once for its set of requirements, below CLEW_CACHE
-(`~/.cache/clew`). One that fails to install is left out of the comparison.
+(`~/.cache/clew`). One that fails to install is in the tables with the reason.
 """
 
 from __future__ import annotations
@@ -64,23 +64,21 @@ def make(peer: Peer) -> tuple[Path | None, str]:
     wanted = (*_CLIENTS, *_OTEL, *peer.packages)
     text = "\n".join((sys.version, *wanted))
     folder = cache() / f"bench-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-    python, ready, failed = folder / "bin" / "python", folder / "ready", folder / "failed"
+    python, ready = folder / "bin" / "python", folder / "ready"
     if ready.exists():
         return python, ""
-    if failed.exists():
-        return None, failed.read_text("utf-8").strip().splitlines()[-1]
-    venv.create(folder, with_pip=True, clear=True)
     install = [python, "-m", "pip", "install", "--quiet", "--upgrade", *wanted]
     try:
+        venv.create(folder, with_pip=True, clear=True)
         done = subprocess.run(
             install, capture_output=True, text=True, timeout=_LONGEST_S, check=False
         )
-        said = done.stderr if done.returncode else ""
     except subprocess.TimeoutExpired:
-        said = "installing took too long"
-    if said:
-        failed.write_text(said, "utf-8")
-        return None, said.strip().splitlines()[-1]
+        return None, "installing took too long"
+    except (OSError, subprocess.CalledProcessError) as error:
+        return None, type(error).__name__
+    if done.returncode:
+        return None, (done.stderr.strip().splitlines() or ["pip failed"])[-1]
     ready.touch()
     return python, ""
 

@@ -163,7 +163,7 @@ def table(library: str, exporter: str, content: str, rows: Rows) -> str:
 
 
 def _reason(row: dict[str, Any], load: str) -> str:
-    return str(row.get(load, {}).get("error", "its process ended")).replace("|", "/")[:80]
+    return str(row.get(load, {}).get("error", "no answer")).replace("|", "/")[:80]
 
 
 def _unit(rows: Rows, library: str, exporter: str, content: str) -> list[str]:
