@@ -244,3 +244,40 @@ def test_what_waits_survives_kill_9(service: Any, tmp_path: Path) -> None:
     assert len({(each.trace_id, each.span_id) for each in records}) == len(records)
     order = list(dict.fromkeys(each.trace_id for each in records if each.trace_id in runs))
     assert order == runs
+
+
+GREENLETS = """
+from gevent import monkey
+monkey.patch_all()
+import time
+import gevent
+import clew
+clew.configure("greenlets")
+longest = 0.0
+def tick():
+    global longest
+    while True:
+        began = time.monotonic()
+        gevent.sleep(0.01)
+        longest = max(longest, time.monotonic() - began)
+gevent.spawn(tick)
+for _ in range(3):
+    with clew.run("desk") as run:
+        pass
+    gevent.sleep(0.2)
+print("run", f"{run.run_id.int:032x}")
+clew.shutdown()
+print("held up" if longest > 1 else "went on", flush=True)
+print("done", flush=True)
+"""
+
+
+def test_greenlets_do_not_wait_for_a_receiver(service: Any) -> None:
+    """Under gevent a request waits as greenlets do; else it would hold up the whole process."""
+    if os.environ.get("CI") != "true":
+        pytest.importorskip("gevent")
+    with GrpcReceiver(status="NEVER") as server:
+        ended = service(GREENLETS, OTEL_EXPORTER_OTLP_ENDPOINT=server.base_url, **GRPC)
+        assert server.asked > 0
+    in_time(ended)
+    assert ended.out.splitlines()[1:] == ["went on", "done"]

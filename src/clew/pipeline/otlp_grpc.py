@@ -8,6 +8,7 @@ at once and not when gRPC tries again by itself (up to two minutes later).
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -46,6 +47,7 @@ class FastGrpcSpanExporter(Sending, stock.OTLPSpanExporter):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._connecting = threading.Lock()
+        _fit_gevent()
         super().__init__(*args, **kwargs)
         # A version that opens its connection by itself has one now, and no way to a new one.
         self._opens = callable(
@@ -81,6 +83,7 @@ class FastGrpcSpanExporter(Sending, stock.OTLPSpanExporter):
 
     def _connected(self) -> Any:
         with self._connecting:
+            _fit_gevent()
             if self._opens and self._channel is None and not self._ended.is_set():
                 self._opening = True
                 try:
@@ -129,6 +132,20 @@ class SpoolingGrpcSpanExporter(Spooling, FastGrpcSpanExporter):
     def __init__(self, spool_dir: Path, most: int, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.open_spool(spool_dir, most)
+
+
+def _fit_gevent() -> None:
+    """Have gRPC wait as gevent does, where gevent has taken the place of threads.
+
+    Else one request holds up all greenlets of the process until it is answered.
+    """
+    monkey: Any = sys.modules.get("gevent.monkey")
+    if monkey is None or not monkey.is_module_patched("threading"):
+        return
+    with guard("fit gRPC to gevent"):
+        from grpc.experimental import gevent as fitting
+
+        cast("Any", fitting).init_gevent()
 
 
 def _answer(error: grpc.RpcError) -> Answer:

@@ -110,11 +110,14 @@ class Sending:
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Export spans; with a stock exporter that works in another way, as that one does."""
-        if not self.usable or self._ended.is_set():
-            result = self._stock_export(spans)
-            self.lost += len(spans) if result is not SpanExportResult.SUCCESS else 0
-            return result
-        sent = self._send(spans)
+        if not self.usable:
+            sent = self._stock_export(spans) is SpanExportResult.SUCCESS
+            self.lost += 0 if sent else len(spans)
+        elif self._ended.is_set():
+            sent = False
+            self.lost += len(spans)
+        else:
+            sent = self._send(spans)
         return SpanExportResult.SUCCESS if sent else SpanExportResult.FAILURE
 
     def _stock_export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
