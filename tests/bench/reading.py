@@ -81,6 +81,10 @@ class Served:
             raise SystemExit(f"{path} was answered with {response.status}: {body[:200]!r}")
         return body
 
+    def reconnect(self) -> None:
+        """Drop the connection; one on which nothing was said for a minute is closed anyway."""
+        self._connection.close()
+
     def cpu_s(self) -> float:
         """CPU seconds of the process so far, user and system, all threads that ever ran."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
@@ -216,7 +220,9 @@ def asked(reader: Reader) -> dict[str, tuple[Callable[[], object], str | None]]:
 
 def show(server: Served, reader: Reader) -> None:
     """Print the questions with their times."""
-    for name, (below, path) in asked(reader).items():
+    questions = asked(reader)
+    server.reconnect()
+    for name, (below, path) in questions.items():
         over = served_ms(server, path) if path else 0.0
         print(f"  {name:<64}{thread_ms(below):>9.2f}{over:>9.2f}", flush=True)
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
 from clew.store.records import QueryError
 from clew.store.scopes import EVERYTHING, Scope
 
+Number = TypeVar("Number", int, float)
 EPOCH: Final = date(1970, 1, 1)
 MOST_DAYS: Final = 400
 """The longest time that one question covers."""
@@ -66,6 +67,22 @@ class CostSum(Struct, frozen=True, kw_only=True):
         """True where the real cost is higher than the sum, or may be."""
         return bool(self.unpriced or self.unknown or self.partial)
 
+    def __add__(self, other: CostSum) -> CostSum:
+        """Return the sum over the calls of both; what neither knows stays unknown."""
+        return CostSum(
+            calls=self.calls + other.calls,
+            unpriced=self.unpriced + other.unpriced,
+            unknown=self.unknown + other.unknown,
+            partial=self.partial + other.partial,
+            input_tokens=_known(self.input_tokens, other.input_tokens),
+            output_tokens=_known(self.output_tokens, other.output_tokens),
+            cost_usd=_known(self.cost_usd, other.cost_usd),
+        )
+
+    def named(self, name: str | None) -> CostRow:
+        """Return this sum as the row of a day, an agent or a model."""
+        return CostRow(name=name, **{each: getattr(self, each) for each in _NAMES})
+
 
 class CostRow(CostSum, frozen=True, kw_only=True):
     """The sum of one day, agent or model; None where calls name none."""
@@ -102,15 +119,18 @@ def cost_table(connection: sqlite3.Connection, wanted: CostFilter) -> CostTable:
         "LEFT JOIN run_agents a ON a.trace_id = c.trace_id AND a.agent_id = c.agent_id "
         f"WHERE {where} GROUP BY 1, 2, 3"
     )
-    total = _Sums()
-    days: defaultdict[int, _Sums] = defaultdict(_Sums)
-    agents: defaultdict[str | None, _Sums] = defaultdict(_Sums)
-    models: defaultdict[str | None, _Sums] = defaultdict(_Sums)
+    total = CostSum()
+    days: defaultdict[int, CostSum] = defaultdict(CostSum)
+    agents: defaultdict[str | None, CostSum] = defaultdict(CostSum)
+    models: defaultdict[str | None, CostSum] = defaultdict(CostSum)
     for day, agent, model, *sums in connection.execute(sql, values):
-        for each in (total, days[day], agents[agent], models[model]):
-            each.add(sums)
+        part = CostSum(**dict(zip(_NAMES, sums, strict=True)))
+        total += part
+        days[day] += part
+        agents[agent] += part
+        models[model] += part
     return CostTable(
-        total=CostSum(**total.given()),
+        total=total,
         days=_every_day(wanted, days),
         agents=_dearest(agents),
         models=_dearest(models),
@@ -119,23 +139,14 @@ def cost_table(connection: sqlite3.Connection, wanted: CostFilter) -> CostTable:
     )
 
 
-class _Sums:
-    """Sums that grow; what no part knows stays unknown."""
-
-    def __init__(self) -> None:
-        self._found: list[Any] = [0, 0, 0, 0, None, None, None]
-
-    def add(self, sums: list[Any]) -> None:
-        for place, value in enumerate(sums):
-            if value is not None:
-                self._found[place] = (self._found[place] or 0) + value
-
-    def given(self) -> dict[str, Any]:
-        return dict(zip(_NAMES, self._found, strict=True))
+def _known(one: Number | None, other: Number | None) -> Number | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other
 
 
-def _dearest(found: dict[str | None, _Sums]) -> tuple[CostRow, ...]:
-    rows = [CostRow(name=name, **sums.given()) for name, sums in found.items()]
+def _dearest(found: dict[str | None, CostSum]) -> tuple[CostRow, ...]:
+    rows = [each.named(name) for name, each in found.items()]
     rows.sort(key=lambda each: (-1 if each.cost_usd is None else each.cost_usd, each.calls),
               reverse=True)  # fmt: skip
     return tuple(rows[:MOST_ROWS])
@@ -157,13 +168,11 @@ def _conditions(wanted: CostFilter) -> tuple[str, list[Any]]:
     return " AND ".join(where), values
 
 
-def _every_day(wanted: CostFilter, found: dict[int, _Sums]) -> tuple[CostRow, ...]:
+def _every_day(wanted: CostFilter, found: dict[int, CostSum]) -> tuple[CostRow, ...]:
     rows: list[CostRow] = []
     for place in range(wanted.days):
         day = wanted.first + timedelta(days=place)
-        sums = found.get((day - EPOCH).days)
-        given = {} if sums is None else sums.given()
-        rows.append(CostRow(name=day.isoformat(), **given))
+        rows.append(found.get((day - EPOCH).days, CostSum()).named(day.isoformat()))
     return tuple(rows)
 
 

@@ -23,6 +23,7 @@ from clew import semconv
 from clew.errors import ClewError, StoreError
 from clew.store import paths, payloads
 from clew.store.database import connect, explained, transaction
+from clew.store.groups import groups_of, remove_empty
 from clew.store.migrations import migrate
 from clew.store.records import run_id_of
 from clew.store.rollups import ROLLUPS
@@ -228,11 +229,13 @@ def _remove(
     with transaction(connection):
         if category == "all":
             connection.execute("DELETE FROM prompt_requests WHERE run_id = ?", (run_id,))
+            left = groups_of(connection, trace_id)
             for table in ("spans", "span_conflicts", "runs", *ROLLUPS):
                 connection.execute(
                     f"DELETE FROM {table} WHERE trace_id = ?",  # noqa: S608 - constants
                     (trace_id,),
                 )
+            remove_empty(connection, left)
         else:
             connection.execute("UPDATE prompt_requests SET path = NULL WHERE run_id = ?", (run_id,))
             _strip(connection, trace_id)

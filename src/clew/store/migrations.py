@@ -1,13 +1,14 @@
 """The schema, as numbered steps that are only ever appended to.
 
-Each step runs in one transaction together with its own record in the table `migrations`. A file
-with a step that is not in this list was written by a newer Clew and is refused.
+All steps that a file lacks run in one transaction, each with its own record in the table
+`migrations`. A file with a step that is not in this list was written by a newer Clew, and refused.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -381,6 +382,94 @@ MIGRATIONS: Final = (
             """,  # noqa: S608
         ),
     ),
+    Migration(
+        "groups of runs",
+        (
+            """
+            CREATE TABLE run_groups (
+                id INTEGER PRIMARY KEY,
+                key TEXT NOT NULL UNIQUE,
+                is_run INTEGER NOT NULL,
+                agent TEXT,
+                status TEXT,
+                tenant TEXT,
+                denied INTEGER NOT NULL,
+                failed INTEGER NOT NULL,
+                tool TEXT
+            )
+            """,
+            """
+            CREATE TABLE group_names (
+                what TEXT NOT NULL,
+                value TEXT NOT NULL,
+                group_id INTEGER NOT NULL,
+                PRIMARY KEY (what, value, group_id)
+            ) WITHOUT ROWID
+            """,
+            """
+            CREATE TABLE group_runs (
+                group_id INTEGER NOT NULL,
+                start_ns INTEGER NOT NULL,
+                trace_id BLOB NOT NULL,
+                cost_usd REAL,
+                actor TEXT,
+                PRIMARY KEY (group_id, start_ns, trace_id)
+            ) WITHOUT ROWID
+            """,
+            """
+            CREATE TABLE grouping AS
+            WITH named AS (
+                SELECT trace_id, start_ns, cost_usd, actor, is_run, agent, status, tenant,
+                    coalesce(denials, 0) > 0 AS denied, errors > 0 AS failed,
+                    (
+                        SELECT json_group_array(json_array(kind, value)) FROM (
+                            SELECT kind, value FROM run_facets f
+                            WHERE f.trace_id = runs.trace_id AND kind <> 'tool'
+                            ORDER BY kind, value
+                        )
+                    ) AS names
+                FROM runs
+            ), tools AS (
+                SELECT named.*, NULL AS tool FROM named
+                UNION ALL
+                SELECT named.*, f.value FROM named
+                JOIN run_facets f ON f.trace_id = named.trace_id AND f.kind = 'tool'
+            )
+            SELECT tools.*, json_array(
+                is_run, agent, status, tenant, denied, failed, tool, json(names)
+            ) AS key
+            FROM tools
+            """,
+            """
+            INSERT INTO run_groups (key, is_run, agent, status, tenant, denied, failed, tool)
+            SELECT DISTINCT key, is_run, agent, status, tenant, denied, failed, tool FROM grouping
+            """,
+            """
+            INSERT OR IGNORE INTO group_names
+            SELECT json_extract(name.value, '$[0]'), json_extract(name.value, '$[1]'), g.id
+            FROM run_groups g, json_each(g.key, '$[7]') name
+            UNION
+            SELECT 'tool', tool, id FROM run_groups WHERE tool IS NOT NULL
+            """,
+            """
+            INSERT INTO group_runs
+            SELECT g.id, start_ns, trace_id, cost_usd, actor
+            FROM grouping JOIN run_groups g ON g.key = grouping.key
+            ORDER BY 1, 2, 3
+            """,
+            "DROP TABLE grouping",
+            "CREATE INDEX run_groups_tool ON run_groups (tool, agent)",
+            "CREATE INDEX group_runs_run ON group_runs (trace_id)",
+            "CREATE INDEX group_runs_cost ON group_runs (group_id, cost_usd)",
+            "DROP TABLE run_facets",
+            "DROP INDEX runs_by_agent",
+            "DROP INDEX runs_by_status",
+            "DROP INDEX runs_denied",
+            "DROP INDEX runs_failed",
+            "DROP INDEX runs_agents",
+            "DROP INDEX runs_listed",
+        ),
+    ),
 )
 
 
@@ -392,14 +481,15 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
             no room for the copy; then nothing was changed.
     """
     first = pending(connection, path)
-    if first is not None and first > 1:
+    if first is None:
+        return
+    if first > 1:
         _keep_copy(connection, path, first - 1)
-    with explained(path):
+    # In one transaction: who opens the file meanwhile sees all steps or none. Another process may
+    # have been faster while this one waited.
+    with explained(path), transaction(connection):
         while (number := pending(connection, path)) is not None:
-            with transaction(connection):
-                # Another process may have been faster while this one waited.
-                if pending(connection, path) == number:
-                    _apply(connection, number)
+            _apply(connection, number)
 
 
 def copy_of(path: Path, schema: int) -> Path:
@@ -411,12 +501,16 @@ def _keep_copy(connection: sqlite3.Connection, path: Path, schema: int) -> None:
     kept = copy_of(path, schema)
     if kept.exists():
         return
-    beside = kept.with_name(f"{kept.name}.{os.getpid()}.tmp")
+    beside = kept.with_name(f"{kept.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
         os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         with closing(sqlite3.connect(beside)) as copy:
             connection.backup(copy)
-        beside.rename(kept)
+            found = copy.execute("SELECT max(number) FROM migrations").fetchone()[0]
+        if found == schema:
+            beside.rename(kept)
+        else:  # another process was faster, and has kept one
+            beside.unlink()
     except (OSError, sqlite3.Error) as error:
         beside.unlink(missing_ok=True)
         raise StoreError(

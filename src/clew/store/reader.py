@@ -79,10 +79,9 @@ class Reader:
     def runs(self, wanted: RunFilter, page: Page) -> RunPage:
         """Return one page of runs, newest first."""
         with self._connection() as connection:
-            sql, values = search.question(connection, wanted, page)
-            rows = connection.execute(sql, values).fetchall()
-            found = tuple(_FOLD.decode(row[0]).summary() for row in rows[: page.limit])
-        return RunPage(runs=found, next=cursor(found[-1]) if len(rows) > page.limit else None)
+            folds = search.folds(connection, wanted, page)
+            found = tuple(_FOLD.decode(each).summary() for each in folds[: page.limit])
+        return RunPage(runs=found, next=cursor(found[-1]) if len(folds) > page.limit else None)
 
     def covers(self, trace_id: str, scope: ReadScope) -> bool:
         """Tell whether there is a run with this id that the scope covers."""
@@ -146,34 +145,32 @@ class Reader:
     def agents(self, scope: ReadScope = EVERYTHING) -> tuple[str, ...]:
         """Return the names of the agents that have runs here, at most 200."""
         where, values = scope.conditions()
-        condition = " AND ".join(where)
-        if scope.actor is not None:
-            sql = f"SELECT DISTINCT agent FROM runs WHERE {condition} LIMIT {_MOST_NAMES}"  # noqa: S608
-            with self._connection() as connection:
-                rows = connection.execute(sql, values).fetchall()
-            return tuple(sorted(row[0] for row in rows if row[0] is not None))
-        return self._jump("runs", "agent", condition, values)
+        # An actor is none of what groups have in common; it has few runs.
+        table = "run_groups" if scope.actor is None else "runs"
+        sql = (
+            f"SELECT DISTINCT agent FROM {table} WHERE {' AND '.join(where)} "  # noqa: S608
+            f"AND agent IS NOT NULL ORDER BY 1 LIMIT {_MOST_NAMES}"
+        )
+        with self._connection() as connection:
+            rows = connection.execute(sql, values).fetchall()
+        return tuple(row[0] for row in rows)
 
     def names(self, kind: str) -> tuple[str, ...]:
-        """Return names that runs can be searched by, at most 200: of `model`, `tool` or `gate`."""
-        return self._jump("run_facets", "value", "kind = ?", [kind])
+        """Return names that runs can be searched by, at most 200: of `model`, `tool` or `gate`.
 
-    def _jump(self, table: str, column: str, condition: str, values: list[Any]) -> tuple[str, ...]:
-        """Return distinct values in their order.
-
-        A plain DISTINCT would walk the index of every run; this jumps from name to name.
+        A plain DISTINCT would walk the index of every group; this jumps from name to name.
         """
-        least = f"SELECT min({column}) FROM {table} WHERE {condition}"  # noqa: S608 - our own words
+        least = "SELECT min(value) FROM group_names WHERE what = ?"
         sql = f"""
             WITH RECURSIVE names (name) AS (
                 {least}
                 UNION ALL
-                SELECT ({least} AND {column} > name) FROM names WHERE name IS NOT NULL
+                SELECT ({least} AND value > name) FROM names WHERE name IS NOT NULL
             )
             SELECT name FROM names WHERE name IS NOT NULL LIMIT {_MOST_NAMES}
-        """  # noqa: S608
+        """  # noqa: S608 - our own words
         with self._connection() as connection:
-            rows = connection.execute(sql, (*values, *values)).fetchall()
+            rows = connection.execute(sql, (kind, kind)).fetchall()
         return tuple(row[0] for row in rows)
 
     @contextmanager

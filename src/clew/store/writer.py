@@ -25,7 +25,7 @@ from clew.errors import StoreError
 from clew.store import paths
 from clew.store.database import connect, explain, transaction
 from clew.store.migrations import migrate
-from clew.store.records import Resource, Scope, SpanRecord
+from clew.store.records import Resource, RunSummary, Scope, SpanRecord
 from clew.store.rollups import Rollups
 from clew.store.rows import INSERT, Prepared, prepare, to_row
 from clew.store.summary import RunFold
@@ -245,16 +245,22 @@ class Writer:
         for trace_id in {*news, *duplicates, *conflicts}:
             key = bytes.fromhex(trace_id)
             stored = self._connection.execute(
-                "SELECT fold FROM runs WHERE trace_id = ?", (key,)
+                "SELECT fold, tenant, actor FROM runs WHERE trace_id = ?", (key,)
             ).fetchone()
             fold = _FOLD.decode(stored[0]) if stored else RunFold(trace_id=trace_id)
-            before_ns = fold.start_ns
-            for span in news.get(trace_id, ()):
-                fold.add(span)
-            rollups.add(key, news.get(trace_id, ()), before_ns, fold.start_ns or 0)
             fold.duplicates += duplicates.get(trace_id, 0)
             fold.conflicts += conflicts.get(trace_id, 0)
-            rows.append(_run_row(key, fold))
+            for span in news.get(trace_id, ()):
+                fold.add(span)
+            run = fold.summary()
+            # Whose a run is does not change: the upsert keeps what the row says.
+            tenant, actor = stored[1:] if stored else (None, None)
+            tenant = run.tenant if tenant is None else tenant
+            actor = run.actor if actor is None else actor
+            rollups.add(
+                key, news.get(trace_id, ()), run, stored=bool(stored), tenant=tenant, actor=actor
+            )
+            rows.append(_run_row(key, fold, run))
         self._connection.executemany(_UPSERT_RUN, rows)
         rollups.write()
 
@@ -280,8 +286,7 @@ class Writer:
         return known
 
 
-def _run_row(key: bytes, fold: RunFold) -> tuple[Any, ...]:
-    run = fold.summary()
+def _run_row(key: bytes, fold: RunFold, run: RunSummary) -> tuple[Any, ...]:
     return (
         key,
         run.is_run,

@@ -14,9 +14,9 @@ from msgspec import Struct
 from starlette.routing import Route
 
 from clew import semconv
+from clew.store.groups import LONGEST
 from clew.store.prompt_records import STATUSES
 from clew.store.records import MAX_PAGE, SPAN_TYPES
-from clew.store.rollups import LONGEST
 from clew.web import wire
 from clew.web.run_pages import MOST_ROWS
 from clew.web.timeline import OUTCOMES

@@ -15,8 +15,8 @@ from starlette.routing import Route
 
 from clew import semconv
 from clew.sources import Source, forms
+from clew.store.groups import LONGEST
 from clew.store.records import Page, QueryError, RunFilter, RunSummary
-from clew.store.rollups import LONGEST
 from clew.web import access
 from clew.web.views import Views, flag, json_response, wants_json, whole
 
