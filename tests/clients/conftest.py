@@ -9,6 +9,7 @@ more is logged, exactly one round is exported, and no content with it.
 
     @pytest.mark.kits("stainless")             openai and anthropic, also if there is no mark
     @pytest.mark.kits("sdks", having="retries")    the others, if they can do so
+    @pytest.mark.kits("all")                   both
     @pytest.mark.kits(asynchronous=True)
     @pytest.mark.kits(provider="openai")
 

@@ -22,7 +22,8 @@ def chosen(marks: Iterable[pytest.Mark]) -> list[Any]:
     """Return the kits that a test's marks leave, openai's and anthropic's if no group is named."""
     marks = list(marks)
     groups = [mark.args[0] for mark in marks if mark.args]
-    kits: list[Any] = SDKS if groups and groups[0] == "sdks" else STAINLESS
+    group = groups[0] if groups else "stainless"
+    kits: list[Any] = {"stainless": STAINLESS, "sdks": SDKS, "all": [*STAINLESS, *SDKS]}[group]
     for mark in marks:
         wanted = mark.kwargs
         needs = set(wanted.get("having", "").split(", ")) - {""}

@@ -14,7 +14,7 @@ import openai
 from clew.facts import Usage
 from clew.testing import Reply, ScriptedProvider, ScriptedToolCall
 from clew.testing.provider import FORMATS
-from kits.base import CERTIFICATES, MARK, TOOL_PARAMETERS, settle
+from kits.base import API_KEY, CERTIFICATES, MARK, TOOL_PARAMETERS, settle
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Stainless:
     formats = FORMATS
     volatile = frozenset[str]()
     marks = ()
+    can = frozenset({"with", "retries", "stream retries", "bounded retries", "eager"})
 
     @property
     def sdk_name(self) -> str:
@@ -105,7 +106,7 @@ class Stainless:
         base_url = server.openai_base_url if self.provider == "openai" else server.base_url
         options = {"timeout": httpx2.Timeout(10, pool=1), "max_retries": 0} | options
         return getattr(self.sdk, kind)(
-            base_url=base_url, api_key="key", http_client=http, **options
+            base_url=base_url, api_key=API_KEY, http_client=http, **options
         )
 
     def resource(self, client: Any) -> Any:
@@ -157,6 +158,10 @@ class Stainless:
     async def stream(self, client: Any, **more: Any) -> Any:
         """Start a streamed call."""
         return await settle(self.resource(client).create(**self.streaming(**more)))
+
+    async def close_stream(self, stream: Any) -> None:
+        """Close a stream."""
+        await settle(stream.close())
 
     async def chunks(self, stream: Any) -> AsyncIterator[Any]:
         """Give the chunks of a stream, whichever way it is read."""
