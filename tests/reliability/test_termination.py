@@ -252,10 +252,22 @@ def test_a_handler_that_is_frozen_after_it_has_returned(provider_is: str, twin: 
     assert verdicts(spans, [run]) == {run: ("COMPLETE", "CONSISTENT")}
 
 
-def test_a_receiver_that_never_answers() -> None:
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+def test_a_receiver_that_never_answers(protocol: str) -> None:
     """The process has ended after two seconds, by the signal."""
-    with Receiver(status=0) as receiver:
-        child = start(IDLE, OTEL_EXPORTER_OTLP_ENDPOINT=receiver.base_url)
+    silent: Any = Receiver(status=0)
+    if protocol == "grpc":
+        if os.environ.get("CI") != "true":
+            pytest.importorskip("grpc")
+        from grpc_receivers import GrpcReceiver
+
+        silent = GrpcReceiver(status="NEVER")
+    with silent as receiver:
+        child = start(
+            IDLE,
+            OTEL_EXPORTER_OTLP_ENDPOINT=receiver.base_url,
+            OTEL_EXPORTER_OTLP_PROTOCOL=protocol,
+        )
         until_ready(child)
         seconds, said = terminate(child)
     assert child.returncode == -signal.SIGTERM, said
