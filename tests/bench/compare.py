@@ -29,7 +29,7 @@ from results import CELLS, LOADS, OURS, keep, key
 
 LONGEST_S = 180
 """How long one process may take."""
-PEERS_SCALE = 0.5
+PEERS_SCALE = 0.7
 """How much shorter a peer is measured: its figures are larger, so they need fewer turns."""
 
 

@@ -134,19 +134,19 @@ class Bench:
 
     def measure(self, load: Any, plan: Plan) -> Spent:
         """Let the modes take turns until the time of the plan is over."""
-        run = self._subjects["subject"].run() if load.in_run else nullcontext()
-        with run:
-            for mode in MODES:
-                self._turn(mode, load, 2)
-            self._flush(Spent())
-            end = time.monotonic() + plan.seconds
-            spent = Spent()
-            orders = itertools.cycle(ORDERS)
-            each_batch = max(1, BATCH // (load.spans * (plan.uses + 1)))
-            while len(spent.turns) < LEAST_TURNS or time.monotonic() < end:
+        subject = self._subjects["subject"]
+        for mode in MODES:
+            self._turn(mode, load, 2)
+        self._flush(Spent())
+        end = time.monotonic() + plan.seconds
+        spent = Spent()
+        orders = itertools.cycle(ORDERS)
+        each_batch = max(1, BATCH // (load.spans * (plan.uses + 1)))
+        while len(spent.turns) < LEAST_TURNS or time.monotonic() < end:
+            with subject.run() if load.in_run else nullcontext():
+                subject.flush()  # what the start of a run exports is not of these calls
                 self._batch(load, plan, spent, itertools.islice(orders, each_batch), end)
-                self._flush(spent)
-        self._subjects["subject"].flush()
+            self._flush(spent)
         return spent
 
     def _batch(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -79,6 +81,42 @@ def test_a_switch_leaves_the_classes_as_they_were(bench, taken):
     switch.turn("bare")
     assert [a is b for a, b in zip(before, during, strict=True)] == [False, False]
     assert (Completions.create, AsyncCompletions.create) == before
+
+
+def test_three_modes_take_turns_in_every_order(bench):
+    """Each is used as often, the first use of a turn untimed; a run is open, and closed to flush."""
+    member, traffic, floor = bench("member"), bench("traffic"), bench("floor")
+    said: list[str] = []
+
+    class Run:
+        def __enter__(self):
+            said.append("run")
+
+        def __exit__(self, *error):
+            said.append("ended")
+
+    def subject(name):
+        return floor.Subject(lambda: said.append(f"flush {name}"), Run, nullcontext)
+
+    subjects = {mode: subject(mode) for mode in member.MODES}
+    played = SimpleNamespace(subject=None)
+    names = {id(one): mode for mode, one in subjects.items()}
+    load = traffic.Load("any", lambda: said.append(names[id(played.subject)]), 100, in_run=True)
+    measured = member.Bench(subjects, played, member.Switch("openai"))
+    spent = measured.measure(load, member.Plan(0.0, 1))
+    start, batches = said[9:11], said[11:]
+    orders = [[mode for mode in order for _ in range(2)] for order in member.ORDERS]
+    flushes = ["flush floor", "flush subject"]
+    batch = ["run", "flush subject"]
+    assert said[:9] == [mode for mode in member.MODES for _ in range(3)]
+    assert start == flushes
+    assert batches == [
+        *batch, *orders[0], *orders[1], "ended", *flushes,
+        *batch, *orders[2], *orders[3], "ended", *flushes,
+        *batch, *orders[4], *orders[5], "ended", *flushes,
+    ]  # fmt: skip
+    assert [list(turn) for turn in spent.turns] == [list(order) for order in member.ORDERS]
+    assert spent.uses == 12
 
 
 def spent(member, bare, floor, subject, exports):

@@ -32,7 +32,7 @@ class Load(NamedTuple):
     spans: int
     """How many floor spans one use has."""
     in_run: bool
-    """Whether a run is open around all of them; else each use opens its own."""
+    """Whether a run is open around them, for each batch; else each use opens its own."""
 
 
 class Library(NamedTuple):
