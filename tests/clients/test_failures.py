@@ -7,9 +7,12 @@ from typing import Any
 
 import httpx2
 import pytest
+from kits.base import MARK, Gone
 
 from clew.testing import Reply
 
+PLACE = ("server.address", "server.port", "gen_ai.request.model")
+"""Where a call went, and of what."""
 REFUSED = Reply.failure(429, "zqmark slow down", retry_after_ms=5)
 
 
@@ -183,17 +186,24 @@ async def test_a_body_that_is_cut_off(kit: Any, compare: Any):
 
 @pytest.mark.covers("nobody there")
 async def test_a_server_that_is_not_there(kit: Any, compare: Any):
-    """A refused connection is an error of the round; there is no status."""
+    """A refused connection is an error of the round; of the address host and port are there."""
 
     async def scenario(session: Any) -> Any:
-        client = session.client.with_options(base_url="http://127.0.0.1:9/v1")
+        gone = Gone(9)
+        base_url = gone.openai_base_url if kit.provider == "openai" else gone.base_url
+        client = session.client.with_options(
+            base_url=base_url, default_query={"key": f"{MARK}-in-the-query"}
+        )
         return await kit.ask(client)
 
     found = await compare(scenario)
     assert type(found.error) is kit.sdk.APIConnectionError
     assert found.failed
-    assert found.told("error.type", "http.response.status_code") == {
-        "error.type": "httpx2.ConnectError"
+    assert found.told("error.type", "http.response.status_code", *PLACE) == {
+        "error.type": "httpx2.ConnectError",
+        "gen_ai.request.model": kit.model,
+        "server.address": "127.0.0.1",
+        "server.port": 9,
     }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import clew
 from clew.facts import Usage
-from clew.testing import Reply, ScriptedProvider, captured
+from clew.testing import Reply, ScriptedProvider, ScriptedToolCall, captured
 
 pytestmark = pytest.mark.kits("sdks")
 
@@ -138,6 +138,20 @@ async def test_a_reported_zero_is_a_zero(scenario: Any, kit: Any, compare: Any):
         "input": 11,
         "output": 0,
     }
+
+
+@pytest.mark.parametrize("scenario", [plain, streamed])
+async def test_tool_names_that_the_model_made_up(scenario: Any, kit: Any, compare: Any):
+    """Names that nobody offered are content, whatever they look like: digests go in their place."""
+    names = ("zqmark_made_up", "drop table zqmark;", "zqmark" * 900, "")
+    calls = tuple(
+        ScriptedToolCall(name=name, id=f"call{at}abcd", arguments={"place": "zqmark"})
+        for at, name in enumerate(names)
+    )
+    found = await compare(scenario, Reply(tool_calls=calls))
+    told = found.told("clew.response.tool_call.names", "clew.response.tool_call.digests")
+    assert told["clew.response.tool_call.names"] == ("_OTHER",) * 4
+    assert len(set(told["clew.response.tool_call.digests"])) == 4
 
 
 @pytest.mark.covers("wrapped twice")

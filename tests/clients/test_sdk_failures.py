@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from kits.base import Gone, settle
 
 from clew.testing import Reply
 
@@ -20,6 +21,8 @@ async def streamed(session: Any) -> Any:
     return await session.read(await session.kit.stream(session.client))
 
 
+PLACE = ("server.address", "server.port", "gen_ai.request.model")
+"""Where a call went, and of what."""
 SCENARIOS = pytest.mark.parametrize("scenario", [plain, streamed])
 NONSENSE: dict[str, bytes] = {
     "html": b"<html>zqmark</html>",
@@ -182,19 +185,17 @@ async def test_a_read_timeout_before_the_answer(scenario: Any, kit: Any, compare
     assert found.failed
     assert found.released
     assert "time" in found.told("error.type")["error.type"].lower()
-    assert found.told("http.response.status_code") == {}
+    told = found.told("http.response.status_code", *PLACE)
+    assert told.pop("server.port") > 0
+    assert told == {"gen_ai.request.model": kit.model, "server.address": "127.0.0.1"}
 
 
 @pytest.mark.covers("nobody there")
 async def test_a_server_that_is_not_there(kit: Any, compare: Any):
-    """A refused connection is an error of the round; there is no status."""
+    """A refused connection is an error of the round; of the address host and port are there."""
 
     async def scenario(session: Any) -> Any:
-        from clew.testing import ScriptedProvider
-
-        with ScriptedProvider(formats=kit.formats) as gone:
-            client = kit.client(gone)
-            client = await client if hasattr(client, "__await__") else client
+        client = await settle(kit.client(Gone(9, signed_in=kit.takes_credentials)))
         try:
             await kit.ask(client)
         except Exception as error:
@@ -206,7 +207,11 @@ async def test_a_server_that_is_not_there(kit: Any, compare: Any):
     assert found.value is not None
     assert found.failed
     assert "Connect" in found.told("error.type")["error.type"]
-    assert found.told("http.response.status_code") == {}
+    assert found.told("http.response.status_code", *PLACE) == {
+        "gen_ai.request.model": kit.model,
+        "server.address": "127.0.0.1",
+        "server.port": 9,
+    }
 
 
 # --- answers that are not what they should be ---------------------------------------------------------

@@ -16,6 +16,8 @@ from clew.testing.provider import FORMATS
 
 MARK = "zqmark"
 """Stands in every prompt, completion, tool argument, error text and foreign attribute."""
+API_KEY = f"{MARK}-api-key"
+"""What every client is given to sign in with."""
 TOOL_PARAMETERS = {
     "type": "object",
     "properties": {"place": {"type": "string", "description": f"{MARK} description"}},
@@ -33,6 +35,15 @@ async def settle(value: Any) -> Any:
 
 Variant = Callable[["Kit", Any], Awaitable[Any]]
 """A further way to make a call: what it is given is the kit and a client."""
+
+
+class Gone:
+    """A server that is not there, under an address with credentials in it if it may have them."""
+
+    def __init__(self, port: int, *, signed_in: bool = True) -> None:
+        credentials = f"{MARK}-user:{MARK}-password@" if signed_in else ""
+        self.base_url = f"http://{credentials}127.0.0.1:{port}"
+        self.openai_base_url = f"{self.base_url}/v1"
 
 
 class Kit:
@@ -89,6 +100,11 @@ class Kit:
     def marks(self) -> tuple[pytest.MarkDecorator, ...]:
         """Marks of every test with this kit."""
         return ()
+
+    @property
+    def takes_credentials(self) -> bool:
+        """Whether an address may have credentials in it."""
+        return True
 
     @property
     def notices_cuts(self) -> bool:

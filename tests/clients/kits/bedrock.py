@@ -15,7 +15,7 @@ from botocore.config import Config
 
 from clew.facts import Usage
 from clew.testing import ScriptedProvider
-from kits.base import MARK, TOOL_PARAMETERS, Kit, settle
+from kits.base import API_KEY, MARK, TOOL_PARAMETERS, Kit, settle
 
 
 @functools.cache
@@ -61,6 +61,10 @@ class _Bedrock(Kit):
         return (pytest.mark.filterwarnings(*(f"ignore:.*{each}" for each in said)),)
 
     @property
+    def takes_credentials(self) -> bool:
+        return not self.asynchronous  # aiohttp: they and the signature are one header
+
+    @property
     def name(self) -> str:
         return f"{self.sdk} {self.api}"
 
@@ -69,8 +73,8 @@ class _Bedrock(Kit):
         made = (session.create_client if self.asynchronous else session.client)(
             "bedrock-runtime",
             region_name="eu-west-1",
-            aws_access_key_id="AKIDEXAMPLE",
-            aws_secret_access_key="key",
+            aws_access_key_id=f"{MARK}-key-id",
+            aws_secret_access_key=API_KEY,
             endpoint_url=server.base_url,
             config=Config(
                 retries={"total_max_attempts": retries + 1, "mode": "standard"},

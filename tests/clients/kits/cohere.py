@@ -10,6 +10,7 @@ import httpx
 from clew.facts import Usage
 from clew.testing import ScriptedProvider
 from kits.base import (
+    API_KEY,
     CERTIFICATES,
     MARK,
     POOL_SECONDS,
@@ -65,7 +66,7 @@ class Cohere(Kit):
             trust_env=False,
         )
         client = (cohere.AsyncClientV2 if self.asynchronous else cohere.ClientV2)(
-            "key", base_url=server.base_url, httpx_client=made, max_retries=retries
+            API_KEY, base_url=server.base_url, httpx_client=made, max_retries=retries
         )
         self._made[id(client)] = made
         return client

@@ -10,7 +10,7 @@ from google.genai import types
 
 from clew.facts import Usage
 from clew.testing import ScriptedProvider
-from kits.base import CERTIFICATES, MARK, TOOL_PARAMETERS, Kit, settle
+from kits.base import API_KEY, CERTIFICATES, MARK, TOOL_PARAMETERS, Kit, settle
 
 
 def _config(**more: Any) -> types.GenerateContentConfig:
@@ -105,7 +105,7 @@ class Genai(Kit):
             retry_options=retry if retries else None,
             **self._transport(httpx2.Limits(max_connections=1, max_keepalive_connections=1)),
         )
-        return genai.Client(api_key="key", http_options=options)
+        return genai.Client(api_key=API_KEY, http_options=options)
 
     async def close(self, client: Any) -> None:
         await client.aio.aclose()

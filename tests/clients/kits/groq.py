@@ -10,6 +10,7 @@ import httpx
 from clew.facts import Usage
 from clew.testing import ScriptedProvider
 from kits.base import (
+    API_KEY,
     CERTIFICATES,
     MARK,
     POOL_SECONDS,
@@ -83,7 +84,7 @@ class Groq(Kit):
             trust_env=False,
         )
         return (groq.AsyncGroq if self.asynchronous else groq.Groq)(
-            api_key="key",
+            api_key=API_KEY,
             base_url=server.base_url,
             http_client=http,
             timeout=httpx.Timeout(timeout, pool=POOL_SECONDS),

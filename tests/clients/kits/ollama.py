@@ -8,7 +8,16 @@ import httpx
 import ollama
 
 from clew.testing import ScriptedProvider
-from kits.base import CERTIFICATES, MARK, POOL_SECONDS, TOOL_PARAMETERS, Kit, openai_tools, settle
+from kits.base import (
+    API_KEY,
+    CERTIFICATES,
+    MARK,
+    POOL_SECONDS,
+    TOOL_PARAMETERS,
+    Kit,
+    openai_tools,
+    settle,
+)
 
 
 async def _format(kit: Any, client: Any) -> Any:
@@ -46,6 +55,7 @@ class Ollama(Kit):
             limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
             verify=CERTIFICATES,
             trust_env=False,
+            headers={"authorization": f"Bearer {API_KEY}"},
         )
 
     async def close(self, client: Any) -> None:

@@ -13,6 +13,7 @@ from clew.facts import Usage
 from clew.testing import MistralChatCompletions, ScriptedError, ScriptedProvider
 from clew.testing.openai_format import OpenAIChatCompletions
 from kits.base import (
+    API_KEY,
     CERTIFICATES,
     MARK,
     Kit,
@@ -58,7 +59,7 @@ class Speakeasy(Kit):
         strategy = "backoff" if retries else "none"
         retry = utilities.RetryConfig(strategy, backoff, bool(retries))
         client = self.make(
-            api_key="key",
+            api_key=API_KEY,
             server_url=server.base_url,
             retry_config=retry,
             timeout_ms=int(timeout * 1000),
