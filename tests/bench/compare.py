@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import subprocess
 import sys
 import time
@@ -154,6 +155,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one client, content off")
     parser.add_argument("--only", help="measure only these subjects, such as `Clew;Logfire`")
     parser.add_argument("--cell", help="cells, such as `openai,otlp,off anthropic,no-op,on`")
+    load, *_ = os.getloadavg()
+    machine = {"kind": platform.machine(), "cores": os.cpu_count(), "load before": round(load, 1)}
+    keep("versions|Machine", machine)
     wanted = rows(parser.parse_args())
     with sink() as endpoint:
         for number, row in enumerate(wanted, 1):

@@ -49,11 +49,11 @@ class Plan(NamedTuple):
 
 
 PLANS = {
-    "small chat": Plan(2.0, 5),
-    "40 messages": Plan(5.0, 3),
-    "stream": Plan(5.0, 3),
-    "50 at once": Plan(3.5, 2),
-    "agent run": Plan(2.5, 3),
+    "small chat": Plan(1.5, 5),
+    "40 messages": Plan(5.5, 3),
+    "stream": Plan(7.0, 3),
+    "50 at once": Plan(3.0, 2),
+    "agent run": Plan(2.0, 3),
 }
 
 

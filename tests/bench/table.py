@@ -182,9 +182,9 @@ def _unit(rows: Rows, library: str, exporter: str, content: str) -> list[str]:
 
 
 def versions(rows: Rows) -> str:
-    """Return what was compared, in Markdown."""
+    """Return on what machine what was compared, in Markdown."""
     lines: list[str] = []
-    for name in ("Clew", *(peer.name for peer in PEERS)):
+    for name in ("Machine", "Clew", *(peer.name for peer in PEERS)):
         found = rows.get(f"versions|{name}")
         if found is not None:
             lines.append(f"- {name}: " + ", ".join(f"{k} {v}" for k, v in found.items()))
