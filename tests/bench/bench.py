@@ -1,4 +1,4 @@
-"""What Clew adds to a call, in units of one plain SDK span with 25 attributes (`make bench`).
+"""What Clew adds to a call below the SDKs, in units of one plain SDK span (`make bench-more`).
 
 One process, interleaved, median of the rounds. The floor is measured against itself first: when
 those two differ by more than a tenth, the machine is too busy and there is no verdict.
