@@ -11,42 +11,25 @@ The digest is the SHA-256 of the line's other members, as JSON without spaces an
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-import msgspec
-from msgspec import Struct
-
 from clew.errors import ClewError
+from clew.store import chain
+from clew.store.chain import Chained
 
 _HOUR_NS: Final = 3_600_000_000_000
 _FORM: Final = "%Y-%m-%dT%HZ"
-_START: Final = "0" * 64
-_encoder: Final = msgspec.json.Encoder(order="sorted")
 
 
-class Checkpoint(Struct, frozen=True, kw_only=True):
+class Checkpoint(Chained, frozen=True, kw_only=True):
     """One hour."""
 
     version: int = 1
     hour: str
     segments: tuple[tuple[str, str], ...]
-    previous: str
-    digest: str = ""
-
-    def computed(self) -> str:
-        """Return the digest that the line should have."""
-        body = {
-            "version": self.version,
-            "hour": self.hour,
-            "segments": self.segments,
-            "previous": self.previous,
-        }
-        return hashlib.sha256(_encoder.encode(body)).hexdigest()
 
     def start_ns(self) -> int:
         """Return when the hour begins (ns since 1970)."""
@@ -74,20 +57,11 @@ def read(path: Path) -> tuple[Checkpoint, ...]:
 
 def parse(data: bytes, path: str) -> tuple[Checkpoint, ...]:
     """Read the content of a checkpoint file, as `read` does; `path` stands in messages."""
-    found: list[Checkpoint] = []
-    previous = _START
-    for number, line in enumerate(data.splitlines(), 1):
-        try:
-            checkpoint = msgspec.json.decode(line, type=Checkpoint)
-        except msgspec.MsgspecError as error:
-            raise BrokenCheckpointError(f"{path}, line {number}: {error}") from None
-        if checkpoint.previous != previous or checkpoint.computed() != checkpoint.digest:
-            raise BrokenCheckpointError(
-                f"{path}, line {number} ({checkpoint.hour}): the chain is broken here"
-            )
-        previous = checkpoint.digest
-        found.append(checkpoint)
-    return tuple(found)
+
+    def broken(number: int, problem: str) -> BrokenCheckpointError:
+        return BrokenCheckpointError(f"{path}, line {number}: {problem}")
+
+    return chain.parsed(data.splitlines(), Checkpoint, broken)
 
 
 def anchored(path: Path) -> dict[str, str]:
@@ -140,20 +114,14 @@ def append(
         start = max(when - when % _HOUR_NS, last + _HOUR_NS if known else 0)
         if segment not in seen and start + _HOUR_NS <= until_ns:
             hours.setdefault(start, []).append((segment, digest))
-    previous = known[-1].digest if known else _START
-    added: list[Checkpoint] = []
-    for start, segments in sorted(hours.items()):
-        hour = datetime.fromtimestamp(start // 1_000_000_000, UTC).strftime(_FORM)
-        bare = Checkpoint(hour=hour, segments=tuple(segments), previous=previous)
-        line = Checkpoint(
-            hour=hour, segments=tuple(segments), previous=previous, digest=bare.computed()
+    bare = [
+        Checkpoint(
+            hour=datetime.fromtimestamp(start // 1_000_000_000, UTC).strftime(_FORM),
+            segments=tuple(segments),
+            previous="",
         )
-        previous = line.digest
-        added.append(line)
-    if added:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(handle, "ab") as file:
-            file.write(b"".join(_encoder.encode(each) + b"\n" for each in added))
-            file.flush()
-            os.fsync(file.fileno())
+        for start, segments in sorted(hours.items())
+    ]
+    added = chain.chained(known, bare)
+    chain.append(path, added)
     return tuple(added)

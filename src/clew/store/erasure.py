@@ -8,20 +8,19 @@ tenants under a legal hold stay. Both files lie in the data folder, lines are on
 
 from __future__ import annotations
 
-import hashlib
-import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 from msgspec import Struct
 
 from clew import semconv
 from clew.errors import ClewError, StoreError
-from clew.store import paths, payloads
+from clew.store import chain, paths, payloads
+from clew.store.chain import Chained, chained, parsed
 from clew.store.database import connect, explained, transaction
 from clew.store.groups import groups_of, remove_empty
 from clew.store.migrations import migrate
@@ -32,11 +31,9 @@ TOMBSTONES: Final = "tombstones.jsonl"
 HOLDS: Final = "holds.jsonl"
 Category = Literal["content", "all"]
 """`content`: payloads of records and captured content on spans. `all`: everything of the run."""
-_START: Final = "0" * 64
-_encoder: Final = msgspec.json.Encoder(order="sorted")
 
 
-class Tombstone(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Tombstone(Chained, frozen=True, kw_only=True, omit_defaults=True):
     """What is left of what was erased."""
 
     time_ns: int
@@ -52,17 +49,6 @@ class Tombstone(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Records of model calls that there were."""
     segments: tuple[tuple[str, str], ...] = ()
     """Id and digest of its sealed segments."""
-    previous: str
-    digest: str = ""
-
-    def computed(self) -> str:
-        """Return the digest that the line should have."""
-        return hashlib.sha256(_encoder.encode(replaced(self))).hexdigest()
-
-
-def replaced(tombstone: Tombstone, digest: str = "") -> Tombstone:
-    """Return the line with another digest."""
-    return msgspec.structs.replace(tombstone, digest=digest)
 
 
 class Hold(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -270,32 +256,18 @@ def tombstones(folder: Path) -> tuple[Tombstone, ...]:
     Raises:
         BrokenTombstonesError: a line was changed, taken out or put in.
     """
-    found: list[Tombstone] = []
-    previous = _START
-    for number, line in enumerate(_lines(folder / TOMBSTONES), 1):
-        try:
-            tombstone = msgspec.json.decode(line, type=Tombstone)
-        except msgspec.MsgspecError as error:
-            raise BrokenTombstonesError(f"{TOMBSTONES}, line {number}: {error}") from None
-        if tombstone.previous != previous or tombstone.computed() != tombstone.digest:
-            raise BrokenTombstonesError(f"{TOMBSTONES}, line {number}: the chain is broken here")
-        previous = tombstone.digest
-        found.append(tombstone)
-    return tuple(found)
+    return parsed(_lines(folder / TOMBSTONES), Tombstone, _broken)
 
 
 def append(folder: Path, lines: Sequence[Tombstone]) -> list[Tombstone]:
     """Add tombstones to the file, chained; return them as they are there."""
-    known = tombstones(folder)
-    previous = known[-1].digest if known else _START
-    added: list[Tombstone] = []
-    for line in lines:
-        bare = msgspec.structs.replace(line, previous=previous, digest="")
-        whole = replaced(bare, bare.computed())
-        previous = whole.digest
-        added.append(whole)
-    _write(folder / TOMBSTONES, added)
+    added = chained(tombstones(folder), lines)
+    chain.append(folder / TOMBSTONES, added)
     return added
+
+
+def _broken(number: int, problem: str) -> BrokenTombstonesError:
+    return BrokenTombstonesError(f"{TOMBSTONES}, line {number}: {problem}")
 
 
 # --- legal holds ---------------------------------------------------------------------------------
@@ -357,7 +329,7 @@ def set_hold(
     line = Hold(
         time_ns=time.time_ns(), action=action, run_id=run_id, tenant=tenant, reason=reason, by=by
     )
-    _write(folder / HOLDS, [line])
+    chain.append(folder / HOLDS, [line])
     return line
 
 
@@ -368,17 +340,3 @@ def _lines(path: Path) -> list[bytes]:
         return []
     except OSError as error:
         raise ClewError(f"{path} cannot be read: {error.strerror}") from None
-
-
-def _write(path: Path, lines: Sequence[Any]) -> None:
-    if not lines:
-        return
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(handle, "ab") as file:
-            file.write(b"".join(_encoder.encode(each) + b"\n" for each in lines))
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}") from None

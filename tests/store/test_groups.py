@@ -1,0 +1,119 @@
+"""Groups of runs: where a run belongs, what becomes of a group that nobody is in any more."""
+
+# ruff: noqa: SIM300 - expected == actual, in this order
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sample_runs
+from msgspec.structs import replace
+
+from clew import semconv
+from clew.store import otlp_protobuf
+from clew.store.database import connect
+from clew.store.erasure import Wanted, erase
+from clew.store.reader import Reader
+from clew.store.records import Page, RunFilter, SpanRecord
+from clew.store.scopes import Scope
+from clew.store.writer import Writer
+
+
+def run_of(agent: str, tools: tuple[str, ...], **about: Any) -> tuple[SpanRecord, ...]:
+    """A run with one model call and a call of each tool; its root comes last."""
+    run = sample_runs.Sample()
+    status = {semconv.RUN_STATUS: "completed"}
+    root = run.root(agent, 0, 100, **{**status, **about})
+    run.model(1, 1, 2, root, model="m")
+    for tool in tools:
+        run.tool(tool, 3, 4, root, "ok")
+    spans = otlp_protobuf.decode(sample_runs.protobuf(run)).spans
+    return (*spans[1:], spans[0])
+
+
+@pytest.fixture
+def writer(store_file: Path) -> Iterator[Writer]:
+    opened = Writer(store_file)
+    yield opened
+    opened.close()
+
+
+def groups(path: Path) -> list[tuple[Any, ...]]:
+    connection = connect(path, read_only=True)
+    sql = (
+        "SELECT agent, status, tenant, tool, count(trace_id) FROM run_groups "
+        "LEFT JOIN group_runs ON group_id = id GROUP BY id ORDER BY 1, 2, 3, 4"
+    )
+    try:
+        return connection.execute(sql).fetchall()
+    finally:
+        connection.close()
+
+
+def names(path: Path) -> list[tuple[Any, ...]]:
+    connection = connect(path, read_only=True)
+    try:
+        return connection.execute(
+            "SELECT what, value, count(*) FROM group_names GROUP BY 1, 2"
+        ).fetchall()
+    finally:
+        connection.close()
+
+
+def test_runs_that_are_alike_share_groups(writer: Writer) -> None:
+    """One group for each tool, and one that says nothing of tools, however many runs there are."""
+    for _ in range(3):
+        writer.write(run_of("a", ("t1", "t2")))
+    writer.write(run_of("a", ("t2",)))
+    assert [
+        ("a", "completed", None, None, 4),
+        ("a", "completed", None, "t1", 3),
+        ("a", "completed", None, "t2", 4),
+    ] == groups(writer.path)
+    model = ("model", "m-2026-08-07", 3)
+    assert [model, ("tool", "t1", 1), ("tool", "t2", 1)] == names(writer.path)
+
+
+def test_a_run_moves_as_its_spans_arrive(writer: Writer) -> None:
+    """What it was in before goes with it, when it was the last one there."""
+    spans = run_of("a", ("t1", "t2"))
+    for count, span in enumerate(spans, 1):
+        writer.write([span])
+        found = groups(writer.path)
+        tools = {"t1", "t2"} & {
+            str(each.attributes.get(semconv.TOOL_NAME)) for each in spans[:count]
+        }
+        assert [None, *sorted(tools)] == [each[3] for each in found]
+        assert {1} == {each[4] for each in found}
+    assert {("a", "completed")} == {each[:2] for each in groups(writer.path)}
+
+
+def test_copies_of_spans_move_nothing(writer: Writer) -> None:
+    """Neither identical ones nor others under the same ids."""
+    spans = run_of("a", ("t1",))
+    writer.write(spans)
+    before = groups(writer.path), names(writer.path)
+    writer.write(spans)
+    root = spans[-1]
+    writer.write([replace(root, attributes={**root.attributes, semconv.RUN_STATUS: "failed"})])
+    assert before == (groups(writer.path), names(writer.path))
+
+
+def test_what_is_erased_is_offered_no_more(writer: Writer) -> None:
+    """Names and groups of the last run that had them go with it; others' stay."""
+    gone = run_of("gone", ("t1", "t2"), **{semconv.TENANT: "acme"})
+    writer.write(gone)
+    writer.write(run_of("stays", ("t2",)))
+    erase(writer.path.parent, Wanted(tenant="acme"), category="all", reason="retention", by="ann")
+    reader = Reader(writer.path)
+    assert (("stays",), ("t2",)) == (reader.agents(), reader.names("tool"))
+    assert () == reader.agents(Scope(tenant="acme"))
+    assert () == reader.runs(RunFilter(tool="t1"), Page()).runs
+    assert 1 == len(reader.runs(RunFilter(tool="t2"), Page()).runs)
+    reader.close()
+    assert {"stays"} == {each[0] for each in groups(writer.path)}
+    # The run may come again: its groups are made anew.
+    writer.write(gone)
+    assert {"gone", "stays"} == {each[0] for each in groups(writer.path)}
