@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, cast, overload
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -16,6 +16,7 @@ from clew._guard import guard, record_failure
 from clew.errors import ApprovalRequired, AuditError, ClewError
 from clew.pipeline import runtime as _runtime
 from clew.pipeline.asked import Asked
+from clew.pipeline.light import LightSpan
 from clew.pipeline.runtime import Governing, Runtime
 from clew.rules import OTHER
 from clew.spans import Agent, Node, Terminated, error_type, identifier, is_cancellation, put
@@ -88,13 +89,21 @@ class ToolCall(context.Block, Node):
 
     def returned(self, value: Any) -> None:
         """Take the size of a result that is plain text or bytes; others have no cheap size."""
-        if self.keeps_content:
-            self.result = value
-        if self.result_bytes is None:
-            if isinstance(value, str):
-                self.result_bytes = len(value.encode("utf-8", "surrogatepass"))
-            elif isinstance(value, (bytes, bytearray)):
-                self.result_bytes = len(value)
+        try:
+            if self.keeps_content:
+                self.result = value
+            if self.outcome is None and says_error(value):
+                self.outcome = "error"
+            if self.result_bytes is None:
+                if isinstance(value, str):
+                    ascii_ = value.isascii()  # known at once, however long
+                    self.result_bytes = (
+                        len(value) if ascii_ else len(value.encode("utf-8", "surrogatepass"))
+                    )
+                elif isinstance(value, (bytes, bytearray)):
+                    self.result_bytes = len(value)
+        except Exception:
+            record_failure("take the result of a tool")
 
     def take(self, arguments: Any, call_id: str | None = None) -> None:
         """Take arguments and id that became known after the call had begun; for gates alone."""
@@ -103,12 +112,12 @@ class ToolCall(context.Block, Node):
 
     def keep(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
         """Keep the arguments by name, for where content is captured."""
-        try:
-            given = inspect.signature(function).bind(*args, **kwargs).arguments
-        except (TypeError, ValueError):  # the call itself will say so
-            return
         with guard("keep the arguments of a tool"):
-            self._arguments = captured.plain(given)
+            try:
+                given = inspect.signature(function).bind(*args, **kwargs).arguments
+            except (TypeError, ValueError):  # the call itself will say so
+                return
+            self._arguments = captured.taken(given)
 
     def begin(self) -> Context | None:
         """Start the span; return the context in which the tool's work belongs."""
@@ -161,21 +170,25 @@ class ToolCall(context.Block, Node):
         journal = runtime.journal if runtime is not None else None
         if journal is None or self._effect == "read_only" or self.span is INVALID_SPAN:
             return
-        facts: dict[str, Any] = {}
-        put(facts, semconv.TOOL_NAME, self._name)
-        facts.setdefault(semconv.TOOL_NAME, OTHER)
-        put(facts, semconv.TOOL_CALL_ID, self._call_id)
-        put(facts, semconv.TOOL_EFFECT, self._effect)
+        facts: dict[str, Any] = {semconv.TOOL_NAME: OTHER}
+        with guard("say which tool is called"):
+            put(facts, semconv.TOOL_NAME, self._name)
+            put(facts, semconv.TOOL_CALL_ID, self._call_id)
+            put(facts, semconv.TOOL_EFFECT, self._effect)
         if not self.write_to(journal, "tool", facts) and journal.fail_closed:
             self.outcome = "denied"
             raise AuditError("the tool call")
 
     def _given(self, function: Callable[..., Any] | None, args: Any, kwargs: Any) -> bytes | None:
-        if function is None:
-            return canonical(self._arguments)
+        """Return the arguments as the gates see them; None where they are not known."""
         try:
+            if function is None:
+                return canonical(self._arguments)
             return canonical(inspect.signature(function).bind(*args, **kwargs).arguments)
         except (TypeError, ValueError):
+            return None
+        except Exception:
+            record_failure("show the arguments of a tool to the gates")
             return None
 
     def _refused(self, error: ClewError) -> None:
@@ -216,18 +229,31 @@ class ToolCall(context.Block, Node):
             self.keeps_content = captured.wanted(runtime, self.level)
             if self.keeps_content and self._arguments is not None:
                 # The tool may change them.
-                self._arguments = captured.plain(self._arguments)
+                self._arguments = captured.taken(self._arguments)
         return context.with_node(self, self.span)
 
     def finish(self, error: BaseException | None = None) -> None:
         """End the span; only the first call counts."""
         if self.span is INVALID_SPAN or not self._claim():
             return
+        values: dict[str, Any] = {}
+        failed = error is not None
+        try:
+            failed = self._describe(values, error)
+        except Exception:
+            record_failure("finish a tool call")
+        with guard("finish a tool call"):
+            self._end_with(values, failed=failed)
+
+    def _describe(self, values: dict[str, Any], error: BaseException | None) -> bool:
+        """Add how the call has ended; return whether it failed."""
         outcome = self.outcome
         if outcome is None:
-            outcome = "ok" if error is None else _tool_outcome(error)
+            if error is not None:
+                outcome = _tool_outcome(error)
+            else:
+                outcome = "error" if says_error(self.result) else "ok"
         failed = outcome in ("error", "timeout", "unknown", "not_offered")
-        values: dict[str, Any] = {}
         put(values, semconv.TOOL_OUTCOME, outcome)
         if self.arguments_bytes is not None:
             put(values, semconv.TOOL_ARGUMENTS_BYTES, self.arguments_bytes)
@@ -236,14 +262,18 @@ class ToolCall(context.Block, Node):
         if failed or isinstance(error, Terminated):
             values[semconv.ERROR_TYPE] = error_type(error) if error is not None else outcome
         if self.keeps_content and self.runtime is not None:
-            given, result = self._arguments, self.result
-            values.update(captured.of_tool(self.runtime, self.level, given, result))
-        with guard("finish a tool call"):
-            if self.runtime is not None and self.runtime.metrics is not None:
-                name = self._name if self._name in REGISTERED else OTHER
-                spent = self.now_ns() - self.start_ns
-                self.runtime.metrics.tool_ended(self.agent, name, outcome, spent)
-            self._end_with(values, failed=failed)
+            with guard("capture a tool call"):
+                given, result = captured.taken(self._arguments), captured.taken(self.result)
+                content = captured.ToolContent(self.runtime, self.level, given, result)
+                if type(self.span) is LightSpan:
+                    self.span.describer = content  # later, off the caller's path
+                else:
+                    content.describe(values)
+        if self.runtime is not None and self.runtime.metrics is not None:
+            name = self._name if self._name in REGISTERED else OTHER
+            spent = self.now_ns() - self.start_ns
+            self.runtime.metrics.tool_ended(self.agent, name, outcome, spent)
+        return failed
 
     def __enter__(self) -> Self:
         opened = self.begin()
@@ -320,6 +350,23 @@ def infer(runtime: Runtime, agent: Agent | None, asked: Asked, parent: Context) 
     if agent is not None:
         agent.segment.count_tool_call()
     node.begin_and_end(runtime, f"execute_tool {name}", attributes, parent, asked.ended_ns)
+
+
+def says_error(result: Any) -> bool:
+    """Tell whether a result of the Model Context Protocol is flagged as an error.
+
+    An object of an SDK's `CallToolResult`, or the result as JSON; no other object is looked into,
+    for looking may be what it is not made for.
+    https://modelcontextprotocol.io/specification/2025-06-18/server/tools#error-handling
+    """
+    kind = cast("type[Any]", type(result))
+    if kind is dict:
+        found = cast("dict[Any, Any]", result)
+        return "content" in found and found.get("isError") is True
+    if kind.__name__ != "CallToolResult":
+        return False
+    # Snake case since the second version of the SDK.
+    return getattr(result, "is_error", None) is True or getattr(result, "isError", None) is True
 
 
 def _tool_outcome(error: BaseException) -> str:
