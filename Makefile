@@ -68,11 +68,11 @@ fuzz: $(READY) ## fuzz what comes from outside, a minute for each target
 
 sbom: $(READY) ## write the bill of materials (CycloneDX) to build/sbom.json
 	mkdir -p build
-	$(BIN)/cyclonedx-py environment --of JSON -o build/sbom.json $(BIN)/python
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --of JSON -o build/sbom.json $(BIN)/python
+	$(BIN)/python .ci/supply_chain.py sbom build/sbom.json
 
 vulnerabilities: $(READY) ## ask a service on the network for known vulnerabilities of what is installed
-	$(BIN)/python -m pip install --quiet pip-audit
-	$(BIN)/pip-audit --local --progress-spinner off
+	$(BIN)/python .ci/supply_chain.py vulnerabilities
 
 clean: ## remove what was built
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
