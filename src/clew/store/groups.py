@@ -186,9 +186,9 @@ def remove_empty(connection: sqlite3.Connection, left: Mapping[int, Group]) -> N
     """Remove those of these groups that no run is in, and their names."""
     for identity, group in left.items():
         removed = connection.execute(
-            "DELETE FROM run_groups WHERE id = ?1 "
-            "AND NOT EXISTS (SELECT 1 FROM group_runs WHERE group_id = ?1)",
-            (identity,),
+            "DELETE FROM run_groups WHERE id = :id "
+            "AND NOT EXISTS (SELECT 1 FROM group_runs WHERE group_id = :id)",
+            {"id": identity},
         ).rowcount
         if removed:
             connection.executemany(
