@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from clew import rule_data
+from clew._guard import record_failure
 from clew.errors import ConfigurationError, MissingExtraError
 from clew.foreign_rules import FOREIGN_RULES, RESOURCE_RULES
 from clew.rules import (
@@ -220,7 +221,11 @@ def _keep(
         if rule is None:
             dropped["key"] += 1
             continue
-        result = rule.apply(value)
+        try:
+            result = rule.apply(value)
+        except Exception:  # of a rule of one's own
+            record_failure("apply a rule of the allow-list", "The value is left out")
+            result = DROPPED
         if result is DROPPED:
             dropped[rule.name] += 1
         else:

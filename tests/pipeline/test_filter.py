@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import Link, SpanContext, Status, StatusCode, TraceFlags, TraceState
 
+from clew import _guard
 from clew.allow_list import AllowList, Closed, Identifier, Number
 from clew.pipeline.filter import Filter
 from clew.rules import DROPPED, Each
@@ -55,6 +58,71 @@ def test_only_keys_on_the_list_whose_values_obey_leave() -> None:
         "session.id": "s-1",
         "max_tokens": 7,
         "clew.privacy.dropped": 4,
+    }
+
+
+class Failing:
+    """A rule of one's own that quotes what it looks at, and fails."""
+
+    name = "failing"
+
+    def apply(self, value: Any) -> Any:
+        raise ValueError(f"not {value}")
+
+
+def test_a_rule_that_fails_keeps_its_value_out(caplog: pytest.LogCaptureFixture) -> None:
+    """Fail closed: the value is dropped and counted, everything else of the span leaves."""
+    _guard.forget()
+    attributes = {"note": f"{MARKER} 1", "notes": [f"{MARKER} 2"], "clew.seq": 1}
+    listed = AllowList.default().extended({"note": Failing(), "notes": Each(Failing())})
+    keeping = Filter(listed, {})
+    span = ReadableSpan(
+        name="chat",
+        context=SpanContext(1, 2, is_remote=False),
+        attributes=attributes,
+        events=[Event("exception", {"note": MARKER, "exception.type": "ValueError"})],
+        resource=Resource({"note": MARKER, "service.name": "desk"}),
+    )
+    found = keeping.apply(span)
+    assert dict(found.attributes) == {"clew.seq": 1, "clew.privacy.dropped": 3}
+    assert [dict(event.attributes) for event in found.events] == [{"exception.type": "ValueError"}]
+    assert dict(found.resource.attributes) == {"service.name": "desk"}
+    assert keeping.dropped["failing"] == 2
+    assert keeping.dropped["each_failing"] == 1
+    assert _guard.failures["apply a rule of the allow-list"] == 3
+    assert len(caplog.records) == 1
+    assert MARKER not in caplog.text
+    _guard.forget()
+
+
+def test_spans_of_other_libraries_obey_alike() -> None:
+    """Statements, addresses, headers and nested values of a database's or client's own spans."""
+    found = filtered(
+        name=f"SELECT {MARKER}.orders",
+        attributes={
+            "db.system": "postgresql",
+            "db.statement": f"name = '{MARKER}'",
+            "db.query.text": MARKER,
+            "http.url": f"https://u:{MARKER}@h/{MARKER}?key={MARKER}",
+            "url.full": f"https://h/{MARKER}",
+            "url.query": MARKER,
+            "http.request.header.authorization": (f"Bearer {MARKER}",),
+            "http.request.method": "GET",
+            "http.response.status_code": 200,
+            "server.port": 5432,
+            "metadata": [{"customer": MARKER, "orders": [{"text": MARKER}]}],
+            "messaging.message.body": MARKER,
+            "rpc.method": f"call {MARKER}",
+            "user.email": f"{MARKER}@h",
+        },
+    )
+    assert MARKER not in str(dict(found.attributes)) + found.name
+    assert dict(found.attributes) == {
+        "db.system": "postgresql",
+        "http.request.method": "GET",
+        "http.response.status_code": 200,
+        "server.port": 5432,
+        "clew.privacy.dropped": 11,
     }
 
 
