@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
+import msgspec
 from msgspec import Struct
 
 Part = dict[str, Any]
@@ -24,12 +25,76 @@ class Content(Struct, frozen=True, kw_only=True):
     output_messages: list[Message] | None = None
 
 
+class Field(NamedTuple):
+    """One member of a request that holds content, and how each entry of it is read."""
+
+    name: str
+    to: str
+    """The field of `Content` that it is a part of."""
+    entry: Callable[[dict[str, Any]], list[Any]]
+    """Reads an object of the member's list; of nothing else, so that it may be read by itself."""
+    other: Callable[[Any], list[Any]]
+    """Reads the member where it is no list."""
+    unless: str | None = None
+    """Another spelling of the member: this one counts only where that one is absent."""
+    often_listed: bool = True
+    """Whether it is a list as a rule: a hint for reading it quickly."""
+
+
 class Reader(NamedTuple):
     """What reads the content of one wire format."""
 
     request: Callable[[dict[str, Any]], Content]
     response: Callable[[dict[str, Any]], list[Message]]
     events: Callable[[Iterable[dict[str, Any]]], list[Message]]
+    fields: tuple[Field, ...] = ()
+    """The members of a request, where it can be read member by member."""
+
+
+def nothing(_: Any) -> list[Any]:
+    """Read a member that has content as a list only."""
+    return []
+
+
+def by_fields(*fields: Field) -> Callable[[dict[str, Any]], Content]:
+    """Return what reads requests whose members are read each by itself, in this order."""
+
+    def request(data: dict[str, Any]) -> Content:
+        found: dict[str, list[Any]] = {}
+        for field in fields:
+            if field.name in data and (field.unless is None or field.unless not in data):
+                value = data[field.name]
+                into = found.setdefault(field.to, [])
+                if isinstance(value, list):
+                    for item in objects(cast("list[Any]", value)):
+                        into += field.entry(item)
+                else:
+                    into += field.other(value)
+        return Content(**{key: value or None for key, value in found.items()})
+
+    return request
+
+
+_decode: Final = msgspec.json.Decoder().decode
+
+
+def loads(data: bytes | str | msgspec.Raw) -> Any:
+    """Return what JSON says, as `json.loads` does, which also reads what is not quite JSON.
+
+    Raises:
+        ValueError: it is no JSON.
+        RecursionError: it is nested too deeply.
+    """
+    try:
+        return _decode(data)
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
+        given = data if isinstance(data, (bytes, str)) else bytes(data)
+        return json.loads(given)
+
+
+_BLANKS: Final = " \t\n\r"
+_BEGINNINGS: Final = frozenset('{["-0123456789tfnNI')
+"""What JSON begins with, `NaN` and `Infinity` included."""
 
 
 def mapping(value: Any) -> dict[str, Any]:
@@ -62,9 +127,9 @@ def text_of(value: Any) -> str:
 
 def parsed(value: Any) -> Any:
     """Return what a JSON text says; other texts and values as they are."""
-    if isinstance(value, str):
+    if isinstance(value, str) and value.lstrip(_BLANKS)[:1] in _BEGINNINGS:
         try:
-            return json.loads(value)
+            return loads(value)
         except (ValueError, RecursionError):
             return value
     return value
@@ -81,9 +146,14 @@ def reasoning(content: Any) -> list[Part]:
 
 
 def tool_call(name: Any, arguments: Any, call_id: Any = None) -> Part:
-    """Return a tool call."""
-    part: Part = {"type": "tool_call", "name": text_of(name), "arguments": parsed(arguments)}
+    """Return a tool call; one without any arguments has an empty object."""
+    part: Part = {"type": "tool_call", "name": text_of(name), "arguments": _arguments(arguments)}
     return {**part, "id": call_id} if isinstance(call_id, str) else part
+
+
+def _arguments(value: Any) -> Any:
+    # Providers stream no piece of arguments, or an empty text, where there are none.
+    return {} if value is None or value == "" else parsed(value)
 
 
 def tool_response(response: Any, call_id: Any = None) -> Part:
@@ -179,5 +249,5 @@ def _joined(part: Part) -> Part:
         key: "".join(value) if isinstance(value, _Text) else value for key, value in part.items()
     }
     if joined.get("type") == "tool_call":
-        joined["arguments"] = parsed(joined.get("arguments", ""))
+        joined["arguments"] = _arguments(joined.get("arguments"))
     return joined

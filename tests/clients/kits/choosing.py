@@ -31,7 +31,7 @@ def chosen(marks: Iterable[pytest.Mark]) -> list[Any]:
             kit
             for kit in kits
             if wanted.get("asynchronous") in (None, kit.asynchronous)
-            and wanted.get("provider") in (None, kit.provider)
+            and ("provider" not in wanted or kit.provider in wanted["provider"].split(", "))
             and (not needs or needs <= kit.can)
         ]
     return kits
