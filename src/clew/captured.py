@@ -304,21 +304,45 @@ class _Following:
         return b"".join(self._kept) if self.size <= _MOST_BYTES else None
 
 
-def of_tool(runtime: Runtime, level: int, arguments: Any, result: Any) -> dict[str, CapturedText]:
-    """Return the arguments and the result of a tool call as attributes. Never raises."""
-    try:
-        found = {
-            semconv.TOOL_CALL_ARGUMENTS: plain(arguments),
-            semconv.TOOL_CALL_RESULT: plain(result),
-        }
-        return deliver(runtime, level, found)
-    except Exception:
-        record_failure("capture a tool call")
-        return {}
+class ToolContent:
+    """The arguments and the result of a tool call, as they are now, to be put onto its span.
+
+    They are read, masked and written when somebody looks at the span: on the export thread.
+    """
+
+    __slots__ = ("_given", "_level", "_result", "_runtime")
+
+    def __init__(self, runtime: Runtime, level: int, given: Any, result: Any) -> None:
+        self._runtime = runtime
+        self._level = level
+        self._given = given
+        self._result = result
+
+    def describe(self, attributes: dict[str, Any]) -> None:
+        """Add what there is. Never raises."""
+        try:
+            from clew.content.snapshots import read
+
+            found = {
+                semconv.TOOL_CALL_ARGUMENTS: read(self._given),
+                semconv.TOOL_CALL_RESULT: read(self._result),
+            }
+            attributes.update(deliver(self._runtime, self._level, found))
+        except Exception:
+            record_failure("capture a tool call")
+
+
+def taken(value: Any) -> Any:
+    """Return what a tool takes or gives, as it is now: plain, bounded, and at little cost."""
+    if value is None or type(value) is str:
+        return value
+    from clew.content import snapshots
+
+    return snapshots.taken(value)
 
 
 def plain(value: Any) -> Any:
-    """Return JSON values for what a tool takes and gives; a text that is JSON is parsed.
+    """Return JSON values for what a callable takes and gives; a text that is JSON is parsed.
 
     Objects that have no such form stay, and are written as the name of their type: a `repr` may
     say anything.
