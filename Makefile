@@ -51,10 +51,11 @@ bench-peers: $(READY) ## the same beside other instrumentations, every cell (hal
 	$(BIN)/python tests/bench/compare.py --peers
 	$(BIN)/python tests/bench/table.py --write
 
-bench-more: $(READY) ## below the SDKs, known prompts, memory, the store
+bench-more: $(READY) ## below the SDKs, known prompts, memory, import, the store
 	$(BIN)/python tests/bench/bench.py
 	$(BIN)/python tests/bench/prompts.py
 	$(BIN)/python tests/bench/memory.py
+	$(BIN)/python tests/bench/imports.py
 	$(BIN)/python tests/bench/reading.py
 
 bench-figures: $(READY) ## store today's instruction counts as the guard's figures
