@@ -18,6 +18,8 @@ from opentelemetry.context import Context
 from opentelemetry.context.contextvars_context import ContextVarsRuntimeContext
 from opentelemetry.trace import INVALID_SPAN, Span, set_span_in_context
 
+from clew._guard import record_failure
+
 if TYPE_CHECKING:
     from clew.spans import Node
 
@@ -134,7 +136,10 @@ class Block:
         if self._token is not None:
             detach(self._token)
             self._token = None
-        self._left(exc)
+        try:
+            self._left(exc)
+        except Exception:
+            record_failure("leave a block")
 
     async def __aenter__(self) -> Self:
         return self.__enter__()

@@ -103,8 +103,8 @@ class Governor:
             retry: whether it can be asked for once more; otherwise a wish for that denies.
         """
         result = Result(proposal)
-        walk = self._walk(result, gates, kinds, redact=redact, retry=retry)
         try:
+            walk = self._walk(result, gates, kinds, redact=redact, retry=retry)
             answer: Verdict | None = None
             gate, shown = next(walk)
             while True:
@@ -112,11 +112,14 @@ class Governor:
                 gate, shown = walk.send(answer)
         except StopIteration:
             pass
+        except Exception:
+            self._broken(result, gates)
+            return result
         except BaseException:
             self.release(result)
             raise
         if only is None or _stopped_by(result, only):
-            self.conclude(result)
+            self.conclude(result, gates)
         return result
 
     async def aask(
@@ -131,8 +134,8 @@ class Governor:
     ) -> Result:
         """Ask the gates; those with `acheck` are awaited."""
         result = Result(proposal)
-        walk = self._walk(result, gates, kinds, redact=redact, retry=retry)
         try:
+            walk = self._walk(result, gates, kinds, redact=redact, retry=retry)
             answer: Verdict | None = None
             gate, shown = next(walk)
             while True:
@@ -140,11 +143,14 @@ class Governor:
                 gate, shown = walk.send(answer)
         except StopIteration:
             pass
+        except Exception:
+            self._broken(result, gates)
+            return result
         except BaseException:
             self.release(result)
             raise
         if only is None or _stopped_by(result, only):
-            self.conclude(result)
+            self.conclude(result, gates)
         return result
 
     def _walk(
@@ -180,13 +186,40 @@ class Governor:
                 result.replacement = replacement
                 proposal = msgspec.structs.replace(proposal, content=_given(replacement))
 
-    def conclude(self, result: Result, *, released: int | None = None) -> None:
-        """Record the decisions, and make the error of what was stopped.
+    def conclude(
+        self, result: Result, gates: Sequence[Gate] = (), *, released: int | None = None
+    ) -> None:
+        """Record the decisions, and make the error of what was stopped. Never raises.
 
         Args:
             result: what the gates have said.
+            gates: who was asked.
             released: of a stream, how many characters had been released to the caller.
         """
+        try:
+            self._conclude(result, released)
+        except Exception:
+            self._broken(result, gates)
+
+    def _broken(self, result: Result, gates: Sequence[Gate]) -> None:
+        """Say what becomes of a proposal where a fault of ours came between.
+
+        What was stopped stays stopped; else it is as if each gate had crashed: a mandatory one
+        denies.
+        """
+        record_failure("ask the gates")
+        if result.error is None and result.stopped is not None:
+            step = result.stopped
+            result.error = PolicyDenied(step.gate.name, "gate_error")
+            with guard("say why a gate has denied"):
+                result.error = _error(step, "", result.proposal)
+        for gate in gates:
+            if result.error is None and gate.mandatory:
+                result.error = PolicyDenied(gate.name, "gate_error")
+        if result.error is not None:
+            self.release(result)
+
+    def _conclude(self, result: Result, released: int | None) -> None:
         stopped = result.stopped
         for step in result.steps:
             if step.verdict.outcome == "allow" and not self.record_allow:

@@ -32,12 +32,7 @@ from clew.pipeline.runtime import Runtime
 from clew.rounds import Round
 from clew.runs import Run
 from clew.tools import canonical
-from clew.typing import (
-    Gate,
-    PendingCall,
-    Proposal,
-    Verdict,
-)
+from clew.typing import Gate, PendingCall, Proposal, Verdict
 
 if TYPE_CHECKING:
     from clew.governance.windows import Walk, Window
@@ -94,19 +89,32 @@ def _prepare(
     return proposal, facts, gates, run
 
 
+def _all_crashed(runtime: Runtime, run: Run | None, kinds: Sequence[str]) -> None:
+    gates = list(governor_of(runtime).gates)
+    with guard("find the gates of a run"):
+        gates += run.terms.added() if run is not None else ()
+    for gate in gates:
+        if gate.mandatory and not gate.kinds.isdisjoint(kinds):
+            _raise(PolicyDenied(gate.name, "gate_error"))
+
+
+def refuse_unredacted(passage: Passage) -> NoReturn:
+    """Deny what a gate wants changed and what could not be, for a fault of ours."""
+    record_failure("redact what a gate wants redacted")
+    steps = [step for step in passage.result.steps if step.verdict.replacement is not None]
+    _raise(PolicyDenied(steps[-1].gate.name if steps else "gate", "redact_not_possible"))
+
+
 def _unprepared(runtime: Runtime, body: bytes | None) -> Passage:
     """Say how a call passes that could not be described to the gates, for a fault of ours.
 
     It is as if each gate had crashed: a mandatory one denies.
     """
     record_failure("describe a call to the gates")
-    gates = list(governor_of(runtime).gates)
-    with guard("find the gates of a run"):
+    run = None
+    with guard("find the run of a call"):
         run = here()
-        gates += run.terms.added() if run is not None else ()
-    for gate in gates:
-        if gate.mandatory and not gate.kinds.isdisjoint(_MODEL_KINDS):
-            _raise(PolicyDenied(gate.name, "gate_error"))
+    _all_crashed(runtime, run, _MODEL_KINDS)
     proposal = Proposal(kind="model_call", number=next(NUMBERS))
     return Passage(Result(proposal), RequestFacts(), body, None)
 
@@ -137,30 +145,34 @@ def before_send(
         PolicyDenied: a gate denies it (through an SDK as `Refusal`).
         ApprovalRequired: a gate wants an approval first (likewise).
     """
-    known = _again(current_call(), body)
-    if known is not None:
-        return known
     try:
+        known = _again(current_call(), body)
+        if known is not None:
+            return known
         proposal, facts, gates, run = _prepare(runtime, target, body)
+        result = governor_of(runtime).ask(proposal, gates, _MODEL_KINDS, redact=redact)
+        return _passed(result, facts, body, run)
+    except ClewError:
+        raise
     except Exception:
         return _unprepared(runtime, body)
-    result = governor_of(runtime).ask(proposal, gates, _MODEL_KINDS, redact=redact)
-    return _passed(result, facts, body, run)
 
 
 async def abefore_send(
     runtime: Runtime, target: Target, body: bytes | None, *, redact: bool = False
 ) -> Passage:
     """Do what `before_send` does, in asynchronous code."""
-    known = _again(current_call(), body)
-    if known is not None:
-        return known
     try:
+        known = _again(current_call(), body)
+        if known is not None:
+            return known
         proposal, facts, gates, run = _prepare(runtime, target, body)
+        result = await governor_of(runtime).aask(proposal, gates, _MODEL_KINDS, redact=redact)
+        return _passed(result, facts, body, run)
+    except ClewError:
+        raise
     except Exception:
         return _unprepared(runtime, body)
-    result = await governor_of(runtime).aask(proposal, gates, _MODEL_KINDS, redact=redact)
-    return _passed(result, facts, body, run)
 
 
 def _passed(result: Result, facts: RequestFacts, body: bytes | None, run: Run | None) -> Passage:
@@ -225,9 +237,10 @@ def _prepared(
 
 def after_begin(runtime: Runtime, passage: Passage, begun: Exchange | Round | None) -> None:
     """Tell who wants to know the end of the round that has begun."""
-    if passage.result.asked:
-        round_ = begun.round if isinstance(begun, Exchange) else begun
-        governor_of(runtime).follow(passage.result, round_)
+    with guard("follow a model call"):
+        if passage.result.asked:
+            round_ = begun.round if isinstance(begun, Exchange) else begun
+            governor_of(runtime).follow(passage.result, round_)
 
 
 # --- answers -------------------------------------------------------------------------------------
@@ -247,9 +260,13 @@ def wants_answer(runtime: Runtime, passage: Passage) -> bool:
 
 
 def holds(runtime: Runtime, passage: Passage) -> bool:
-    """Tell whether a streamed answer is held back until it is complete and was looked at."""
-    gates = governor_of(runtime).gates_for(passage.run, _OUTPUT_KINDS)
-    return any(gate.mode == "enforce" for gate in gates)
+    """Tell whether a streamed answer is held back until it was looked at; so it is in doubt."""
+    try:
+        gates = governor_of(runtime).gates_for(passage.run, _OUTPUT_KINDS)
+        return any(gate.mode == "enforce" for gate in gates)
+    except Exception:
+        record_failure("find the gates of an answer")
+        return True
 
 
 def window_of(
@@ -259,8 +276,18 @@ def window_of(
 
     None where no gate wants to. None, too, where one that is enforced has to see the answer as a
     whole, or where the events of the wire format are not known: it is then to be held back whole.
-    So it is where the exchange could not be begun, by a fault of ours.
+    So it is where the exchange could not be begun, by a fault of ours, or the window not made.
     """
+    try:
+        return _window_of(runtime, passage, begun, content_type)
+    except Exception:
+        record_failure("open a window")
+        return None
+
+
+def _window_of(
+    runtime: Runtime, passage: Passage, begun: Exchange | None, content_type: str
+) -> Window | None:
     governor = governor_of(runtime)
     gates = governor.gates_for(passage.run, _OUTPUT_KINDS)
     if not gates or begun is None:
@@ -332,6 +359,13 @@ def _output(
     return _of_answer(passage, body), gates
 
 
+def _unseen(runtime: Runtime, passage: Passage) -> Answer:
+    """Say what becomes of an answer that could not be shown to the gates, for a fault of ours."""
+    record_failure("show an answer to the gates")
+    _all_crashed(runtime, passage.run, _OUTPUT_KINDS)
+    return Answer()
+
+
 def _answered(result: Result) -> Answer:
     if result.stopped is not None and result.stopped.verdict.outcome == "retry":
         return Answer(again=True)
@@ -363,11 +397,16 @@ def after_answer(
         ApprovalRequired: a gate wants an approval first (likewise).
     """
     redact = redact and not passage.streams
-    wanted = _output(runtime, passage, body)
-    if wanted is None:
-        return Answer()
-    result = governor_of(runtime).ask(*wanted, _OUTPUT_KINDS, redact=redact, retry=not retried)
-    return _answered(result)
+    try:
+        wanted = _output(runtime, passage, body)
+        if wanted is None:
+            return Answer()
+        result = governor_of(runtime).ask(*wanted, _OUTPUT_KINDS, redact=redact, retry=not retried)
+        return _answered(result)
+    except ClewError:
+        raise
+    except Exception:
+        return _unseen(runtime, passage)
 
 
 async def aafter_answer(
@@ -380,13 +419,18 @@ async def aafter_answer(
 ) -> Answer:
     """Do what `after_answer` does, in asynchronous code."""
     redact = redact and not passage.streams
-    wanted = _output(runtime, passage, body)
-    if wanted is None:
-        return Answer()
-    result = await governor_of(runtime).aask(
-        *wanted, _OUTPUT_KINDS, redact=redact, retry=not retried
-    )
-    return _answered(result)
+    try:
+        wanted = _output(runtime, passage, body)
+        if wanted is None:
+            return Answer()
+        result = await governor_of(runtime).aask(
+            *wanted, _OUTPUT_KINDS, redact=redact, retry=not retried
+        )
+        return _answered(result)
+    except ClewError:
+        raise
+    except Exception:
+        return _unseen(runtime, passage)
 
 
 # --- the tool calls of a turn --------------------------------------------------------------------

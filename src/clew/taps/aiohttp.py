@@ -131,7 +131,7 @@ class Content(_Proxy):
         tap = self._self_tap
         data: bytes = taken if isinstance(taken, bytes) else taken[0]
         if data:
-            tap.feed(data)
+            tap.take(data)
         if not tap.done and self.__wrapped__.at_eof():
             tap.exhausted()
         return taken
@@ -274,7 +274,9 @@ async def _look_at(
     runtime: Runtime, passage: Passage, begun: Exchange | None, response: Any
 ) -> None:
     """Ask the gates about an answer: it is held back as a whole, and is not asked for again."""
-    content_type = exchange.content_type_of(response.headers)
+    content_type = ""
+    with guard("look at a response"):
+        content_type = exchange.content_type_of(response.headers)
     window = passages.window_of(runtime, passage, begun, content_type)
     if window is not None and not window.holds:
         if type(response.content) is Content:

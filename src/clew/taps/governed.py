@@ -79,35 +79,33 @@ def _changed(
     asked: _Asked, passage: Passage, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments to send with: the request has the body that the gates made."""
-    replacement = passage.result.replacement
-    if replacement is None:
-        return args, kwargs
     old = asked.request
-    headers = old.headers.copy()
-    del headers["content-length"]
-    request = type(old)(
-        old.method, old.url, headers=headers, content=replacement, extensions=old.extensions
-    )
+    try:
+        headers = old.headers.copy()
+        del headers["content-length"]
+        content = passage.result.replacement
+        request = type(old)(
+            old.method, old.url, headers=headers, content=content, extensions=old.extensions
+        )
+    except Exception:
+        passages.refuse_unredacted(passage)
     if args:
         return (request, *args[1:]), kwargs
     return args, {**kwargs, "request": request}
-
-
-def _holds(runtime: Runtime, passage: Passage, response: Any) -> bool:
-    """Tell whether a stream is to be read before the caller sees it."""
-    return not hasattr(response, "_content") and passages.holds(runtime, passage)
 
 
 def _body(response: Any) -> bytes | None:
     return response.content if hasattr(response, "_content") else None
 
 
-def _replace(response: Any, replacement: bytes | None) -> None:
+def _replace(passage: Passage, response: Any, replacement: bytes) -> None:
     """Put another body into an answer that has been read."""
-    if replacement is not None:
+    try:
         response._content = replacement
         response.__dict__.pop("_text", None)
         response.headers["content-length"] = str(len(replacement))
+    except Exception:
+        passages.refuse_unredacted(passage)
 
 
 def send(
@@ -127,7 +125,8 @@ def send(
             passage = passages.before_send(
                 runtime, asked.target, asked.body, redact=asked.changeable
             )
-            args, kwargs = _changed(asked, passage, args, kwargs)
+            if passage.result.replacement is not None:
+                args, kwargs = _changed(asked, passage, args, kwargs)
         facts = None if passage is None else passage.facts
         begun = begin(runtime, args, kwargs, facts)
         if passage is not None:
@@ -151,11 +150,12 @@ def send(
             if window is not None:
                 again = window.begin(retried=retried)
             else:
-                if _holds(runtime, passage, response):
+                if not hasattr(response, "_content") and passages.holds(runtime, passage):
                     response.read()
                 answer = passages.after_answer(runtime, passage, _body(response), retried=retried)
                 again = answer.again
-                _replace(response, answer.replacement)
+                if answer.replacement is not None:
+                    _replace(passage, response, answer.replacement)
         except BaseException:
             response.close()
             raise
@@ -182,7 +182,8 @@ async def asend(
             passage = await passages.abefore_send(
                 runtime, asked.target, asked.body, redact=asked.changeable
             )
-            args, kwargs = _changed(asked, passage, args, kwargs)
+            if passage.result.replacement is not None:
+                args, kwargs = _changed(asked, passage, args, kwargs)
         facts = None if passage is None else passage.facts
         begun = begin(runtime, args, kwargs, facts)
         if passage is not None:
@@ -206,13 +207,14 @@ async def asend(
             if window is not None:
                 again = await window.begin(retried=retried)
             else:
-                if _holds(runtime, passage, response):
+                if not hasattr(response, "_content") and passages.holds(runtime, passage):
                     await response.aread()
                 answer = await passages.aafter_answer(
                     runtime, passage, _body(response), retried=retried
                 )
                 again = answer.again
-                _replace(response, answer.replacement)
+                if answer.replacement is not None:
+                    _replace(passage, response, answer.replacement)
         except BaseException:
             await response.aclose()
             raise

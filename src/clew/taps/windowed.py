@@ -44,7 +44,9 @@ class _Windowed(_Proxy):
 
     def _is_complete(self) -> bool:
         """Tell whether the answer has come as a whole; not every SDK reads to the body's end."""
-        reader = self.__wrapped__._self_tap.reader
+        tap = self.__wrapped__._self_tap
+        tap.catch_up()
+        reader = tap.reader
         return reader is not None and reader.result().complete
 
     def __del__(self) -> None:
