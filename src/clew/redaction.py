@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
+from clew._guard import record_failure
 from clew.detectors import finder
 
 MASK: Final = "***"
@@ -235,6 +236,7 @@ class Redactor:
         try:
             return self._walk(value, 0, [_MOST])
         except Exception:
+            record_failure("mask content", "It is left out")
             return FAILED
 
     def text(self, text: str) -> str:
@@ -242,6 +244,7 @@ class Redactor:
         try:
             return self._text(text)
         except Exception:
+            record_failure("mask content", "It is left out")
             return FAILED
 
     def _text(self, text: str) -> str:

@@ -114,10 +114,11 @@ class StreamTap:
     def failed(self, error: BaseException) -> None:
         """Reading raised."""
         outcome = "failed"
-        if is_cancellation(error):
-            outcome = "cancelled"
-        elif "Timeout" in type(error).__name__ or isinstance(error, TimeoutError):
-            outcome = "timeout"
+        with guard("tell how a stream failed"):
+            if is_cancellation(error):
+                outcome = "cancelled"
+            elif "Timeout" in type(error).__name__ or isinstance(error, TimeoutError):
+                outcome = "timeout"
         self._finish(outcome, error)
 
     def closed(self) -> None:
