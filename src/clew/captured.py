@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _MOST_BYTES = 16 * 1024 * 1024
 """Bytes of a body that are kept; of a larger one there is no content."""
 _LIMITS = ("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT")
+_MESSAGES = (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES)
 _SMALLEST = 100
 _MOST_ATTEMPTS = 64
 _OVERHEAD = 4096
@@ -50,21 +51,31 @@ def deliver(runtime: Runtime, level: int, found: Mapping[str, Any]) -> dict[str,
     """
     # Nothing of this is loaded where nothing is captured.
     from clew.content import writing
+    from clew.content.listing import Listing, written
     from clew.redaction import Redactor
 
     settings = runtime.settings
     if "spans" not in settings.content_to:
         return {}
     limit = max(_SMALLEST, min(settings.content_limit, *_sdk_limits(settings.content_limit)))
+    redactor = None if level >= levels.FULL else Redactor()
+    digests = runtime.digests
+
+    def digest(data: bytes) -> str:
+        return digests.get().of(data)
+
     attributes: dict[str, CapturedText] = {}
     for key, value in found.items():
-        if value is not None:
+        messages = key in _MESSAGES
+        if isinstance(value, Listing):
+            text = written(
+                value, limit=limit, digest=digest, redactor=redactor, messages=messages, key=digests
+            )
+            if text is not None:
+                attributes[key] = text
+        elif value is not None:
             attributes[key] = writing.write(
-                value,
-                limit=limit,
-                digest=lambda data: runtime.digests.get().of(data),
-                redactor=None if level >= levels.FULL else Redactor(),
-                messages=key in (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES),
+                value, limit=limit, digest=digest, redactor=redactor, messages=messages
             )
     return attributes
 
@@ -244,15 +255,13 @@ class CapturedCall:
         try:
             from clew import content
 
-            asked = content.Content()
+            found: dict[str, Any] = {}
             if self.request is not None:
-                asked = content.of_request(self._dialect, self.request)
-            found = {
-                semconv.SYSTEM_INSTRUCTIONS: asked.system_instructions,
-                semconv.INPUT_MESSAGES: asked.input_messages,
-                semconv.TOOL_DEFINITIONS: asked.tool_definitions,
-                semconv.OUTPUT_MESSAGES: self._messages(),
-            }
+                asked = content.listings_of(self._dialect, self.request)
+                found[semconv.SYSTEM_INSTRUCTIONS] = asked.system_instructions
+                found[semconv.INPUT_MESSAGES] = asked.input_messages
+                found[semconv.TOOL_DEFINITIONS] = asked.tool_definitions
+            found[semconv.OUTPUT_MESSAGES] = self._messages()
             return deliver(self._runtime, self.level, found)
         except Exception:
             record_failure("capture content")

@@ -26,7 +26,8 @@ TEXT_LIMIT: Final = 2000
 
 _READ: Final = 40_000
 _DEEPEST: Final = 24
-_MOST: Final = 20_000
+MOST: Final = 20_000
+"""Values of one attribute that are looked at."""
 
 Detector = Callable[[str], str]
 """Returns a text with what it finds masked."""
@@ -184,6 +185,10 @@ def names_a_secret(key: str) -> bool:
 
 
 _also: tuple[Detector, ...] = ()
+_functions = False
+"""Whether some of them are functions of one's own, which may answer otherwise each time."""
+_changes = 0
+"""How often they were set."""
 
 
 def ask_also(further: Sequence[str | Detector]) -> None:
@@ -196,7 +201,9 @@ def ask_also(further: Sequence[str | Detector]) -> None:
         ConfigurationError: there is no detector of a name.
         MissingExtraError: one is not installed.
     """
-    global _also  # noqa: PLW0603 - as the settings are: those of the process
+    global _also, _functions, _changes  # noqa: PLW0603 - as the settings are: of the process
+    _changes += 1
+    _functions = not all(isinstance(one, str) for one in further)
     _also = tuple(_masking(finder(one)) if isinstance(one, str) else one for one in further)
 
 
@@ -230,14 +237,26 @@ class Redactor:
         own = (*(rule for _, rule in DETECTORS), *_also) if detectors is None else detectors
         self._detectors = (*own, *extra)
         self._limit = text_limit
+        self.repeats = detectors is None and not extra and not _functions
+        """Whether it answers alike each time, as other redactors with its `identity` do."""
+        self.identity = (_changes, text_limit)
 
     def redact(self, value: Any) -> Any:
         """Return a copy of a JSON value with secrets masked and texts capped. Never raises."""
         try:
-            return self._walk(value, 0, [_MOST])
+            return self._walk(value, 0, [MOST])
         except Exception:
             record_failure("mask content", "It is left out")
             return FAILED
+
+    def entry(self, value: Any) -> tuple[Any, int]:
+        """Do what `redact` does to one value of a list; tell how many of `MOST` values it has.
+
+        May raise what a detector raises: then the list as a whole is to be redacted.
+        """
+        left = [MOST]
+        kept = self._walk(value, 1, left)
+        return kept, MOST - left[0]
 
     def text(self, text: str) -> str:
         """Return a text with secrets masked, capped with a mark. Never raises."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import time
 import weakref
@@ -414,6 +415,9 @@ def shutdown(timeout: float | None = None) -> None:
             from clew import redaction
 
             redaction.ask_also(())
+        listing = sys.modules.get("clew.content.listing")
+        if listing is not None:  # content was captured
+            listing.forget()
         _signature = None
         leaving.leave_termination()
         atexit.unregister(shutdown)

@@ -8,7 +8,6 @@ otherwise. Formats that are not in `READERS` have no content, which is never an 
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final, cast
 
 from clew.content import (
@@ -18,12 +17,13 @@ from clew.content import (
     framing,
     gemini,
     gemini_interactions,
+    listing,
     openai,
     openai_responses,
     others,
     texts_only,
 )
-from clew.content.shapes import Content, Reader
+from clew.content.shapes import Content, Reader, loads
 
 READERS: Final[dict[str, Reader]] = {
     "openai_chat": openai.CHAT,
@@ -42,7 +42,11 @@ READERS: Final[dict[str, Reader]] = {
 }
 """What reads the content of which dialect."""
 
-__all__ = ["READERS", "Content", "of_request", "of_response", "of_stream"]
+_DECODERS: Final = {
+    name: listing.decoder(reader.fields) for name, reader in READERS.items() if reader.fields
+}
+
+__all__ = ["READERS", "Content", "listings_of", "of_request", "of_response", "of_stream"]
 
 
 def of_request(dialect: str, body: bytes) -> Content:
@@ -50,6 +54,20 @@ def of_request(dialect: str, body: bytes) -> Content:
     reader = READERS.get(dialect)
     data = _object(body)
     return Content() if reader is None or data is None else reader.request(data)
+
+
+def listings_of(dialect: str, body: bytes) -> listing.Listings:
+    """Return the content of a request, to be decoded entry by entry as far as that is needed."""
+    decoder = _DECODERS.get(dialect)
+    if decoder is not None:
+        try:
+            return listing.listings(
+                READERS[dialect].fields, decoder, body, lambda: of_request(dialect, body)
+            )
+        except (ValueError, RecursionError):
+            pass
+    found = of_request(dialect, body)
+    return listing.Listings(found.system_instructions, found.input_messages, found.tool_definitions)
 
 
 def of_response(dialect: str, body: bytes) -> list[dict[str, Any]] | None:
@@ -70,7 +88,7 @@ def of_stream(dialect: str, content_type: str, body: bytes) -> list[dict[str, An
 def _object(body: bytes, *, listed: bool = False) -> dict[str, Any] | None:
     """Return a body that is an object; with `listed`, of one that is a list, `{"list": ...}`."""
     try:
-        data = json.loads(body)
+        data = loads(body)
     except (ValueError, RecursionError):
         return None
     if listed and isinstance(data, list):

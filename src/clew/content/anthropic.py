@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from clew.content.shapes import (
-    Content,
+    Field,
     Message,
     Part,
     Pieces,
     Reader,
     blob,
+    by_fields,
     function,
     mapping,
     message,
+    nothing,
     objects,
     one_of,
     other,
@@ -68,22 +70,21 @@ def _part(block: dict[str, Any]) -> list[Part]:
     return [other(block)]
 
 
-def _request(data: dict[str, Any]) -> Content:
-    tools = [
-        function(tool.get("name"), tool.get("description"), tool.get("input_schema"))
-        if tool.get("type") in (None, "custom")
-        else one_of(tool)
-        for tool in objects(data.get("tools"))
-    ]
-    messages = [
-        message(item.get("role"), _parts(item.get("content")))
-        for item in objects(data.get("messages"))
-    ]
-    return Content(
-        system_instructions=_parts(data.get("system")) or None,
-        input_messages=messages or None,
-        tool_definitions=tools or None,
-    )
+def _tool(tool: dict[str, Any]) -> list[dict[str, Any]]:
+    if tool.get("type") not in (None, "custom"):
+        return [one_of(tool)]
+    return [function(tool.get("name"), tool.get("description"), tool.get("input_schema"))]
+
+
+def _message(item: dict[str, Any]) -> list[Message]:
+    return [message(item.get("role"), _parts(item.get("content")))]
+
+
+_FIELDS: Final = (
+    Field("system", "system_instructions", _part, _parts, often_listed=False),
+    Field("messages", "input_messages", _message, nothing),
+    Field("tools", "tool_definitions", _tool, nothing),
+)
 
 
 def _response(data: dict[str, Any]) -> list[Message]:
@@ -118,4 +119,4 @@ def _events(events: Iterable[dict[str, Any]]) -> list[Message]:
     return [pieces.message()] if pieces.parts else []
 
 
-MESSAGES = Reader(_request, _response, _events)
+MESSAGES = Reader(by_fields(*_FIELDS), _response, _events, _FIELDS)

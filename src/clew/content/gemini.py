@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from clew.content.shapes import (
-    Content,
+    Field,
     Message,
     Part,
     Pieces,
     Reader,
     blob,
+    by_fields,
     function,
     listed,
     mapping,
     message,
     modality,
+    nothing,
     objects,
     place_of,
     reasoning,
@@ -62,30 +64,38 @@ def _parts(content: Any) -> list[Part]:
 _ROLES = {"model": "assistant", "function": "tool"}
 
 
-def _messages(contents: Any) -> list[Message]:
-    if isinstance(contents, str):
-        return [message("user", text(contents))]
+def _message(item: dict[str, Any]) -> list[Message]:
+    role = _ROLES.get(text_of(item.get("role")), item.get("role"))
+    return [message(role, _parts(item))]
+
+
+def _one_content(given: Any) -> list[Message]:
+    if isinstance(given, str):
+        return [message("user", text(given))]
+    return _message(mapping(given)) if isinstance(given, dict) else []
+
+
+def _tool(tool: dict[str, Any]) -> list[dict[str, Any]]:
+    declared = list(objects(_either(tool, "functionDeclarations", "function_declarations")))
+    if not declared:
+        return [{"type": key, "name": key} for key in tool]
     return [
-        message(_ROLES.get(text_of(item.get("role")), item.get("role")), _parts(item))
-        for item in objects(listed(contents))
+        function(
+            each.get("name"),
+            each.get("description"),
+            each.get("parameters") or each.get("parametersJsonSchema"),
+        )
+        for each in declared
     ]
 
 
-def _request(data: dict[str, Any]) -> Content:
-    tools: list[dict[str, Any]] = []
-    for tool in objects(data.get("tools")):
-        declared = list(objects(_either(tool, "functionDeclarations", "function_declarations")))
-        for each in declared:
-            schema = each.get("parameters") or each.get("parametersJsonSchema")
-            tools.append(function(each.get("name"), each.get("description"), schema))
-        if not declared:
-            tools.extend({"type": key, "name": key} for key in tool)
-    system = _parts(_either(data, "systemInstruction", "system_instruction"))
-    return Content(
-        system_instructions=system or None,
-        input_messages=_messages(data.get("contents")) or None,
-        tool_definitions=tools or None,
-    )
+_SYSTEM, _SNAKE = "systemInstruction", "system_instruction"
+_FIELDS: Final = (
+    Field(_SYSTEM, "system_instructions", nothing, _parts, often_listed=False),
+    Field(_SNAKE, "system_instructions", nothing, _parts, _SYSTEM, often_listed=False),
+    Field("contents", "input_messages", _message, _one_content),
+    Field("tools", "tool_definitions", _tool, nothing),
+)
 
 
 def _response(data: dict[str, Any]) -> list[Message]:
@@ -110,4 +120,4 @@ def _events(events: Iterable[dict[str, Any]]) -> list[Message]:
     return [pieces.message() for pieces in candidates.values()]
 
 
-GEMINI = Reader(_request, _response, _events)
+GEMINI = Reader(by_fields(*_FIELDS), _response, _events, _FIELDS)

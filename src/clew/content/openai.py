@@ -6,19 +6,22 @@ https://platform.openai.com/docs/api-reference/chat
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from clew.content.shapes import (
     Content,
+    Field,
     Message,
     Part,
     Pieces,
     Reader,
     blob,
+    by_fields,
     function,
     listed,
     mapping,
     message,
+    nothing,
     objects,
     one_of,
     other,
@@ -89,26 +92,23 @@ def message_of(item: dict[str, Any], finish_reason: Any = None) -> Message:
     )
 
 
-def tools_of(tools: Any) -> list[dict[str, Any]] | None:
-    """Return the tool definitions of the chat format."""
-    found: list[dict[str, Any]] = []
-    for tool in objects(tools):
-        described = mapping(tool.get("function"))
-        if described:
-            found.append(
-                function(
-                    described.get("name"), described.get("description"), described.get("parameters")
-                )
-            )
-        else:
-            found.append(one_of(tool))
-    return found or None
+def tool_of(tool: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the definition of one tool of the chat format."""
+    described = mapping(tool.get("function"))
+    if not described:
+        return [one_of(tool)]
+    name, description = described.get("name"), described.get("description")
+    return [function(name, description, described.get("parameters"))]
 
 
-def _request(data: dict[str, Any]) -> Content:
-    # System messages are part of the chat history here, and stay in it.
-    messages = [message_of(item) for item in objects(data.get("messages"))]
-    return Content(input_messages=messages or None, tool_definitions=tools_of(data.get("tools")))
+def messages_of(item: dict[str, Any]) -> list[Message]:
+    """Return an entry of `messages` in the chat format."""
+    return [message_of(item)]
+
+
+TOOLS: Final = Field("tools", "tool_definitions", tool_of, nothing)
+# System messages are part of the chat history here, and stay in it.
+_FIELDS: Final = (Field("messages", "input_messages", messages_of, nothing), TOOLS)
 
 
 def _response(data: dict[str, Any]) -> list[Message]:
@@ -140,7 +140,7 @@ def _events(events: Iterable[dict[str, Any]]) -> list[Message]:
     return [pieces.message() for pieces in choices.values()]
 
 
-CHAT = Reader(_request, _response, _events)
+CHAT = Reader(by_fields(*_FIELDS), _response, _events, _FIELDS)
 
 
 def _prompt(data: dict[str, Any]) -> Content:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from clew.content.shapes import (
-    Content,
+    Field,
     Message,
     Part,
     Pieces,
     Reader,
+    by_fields,
     function,
     mapping,
     message,
+    nothing,
     objects,
     one_of,
     other,
@@ -67,23 +69,25 @@ def _item(item: dict[str, Any]) -> Message:
     return message("assistant", [other(item)])
 
 
-def _request(data: dict[str, Any]) -> Content:
-    given = data.get("input")
-    if isinstance(given, str):
-        messages = [message("user", text(given))]
-    else:
-        messages = [_item(item) for item in objects(given)]
-    tools = [
-        function(tool.get("name"), tool.get("description"), tool.get("parameters"))
-        if tool.get("type") == "function"
-        else one_of(tool)
-        for tool in objects(data.get("tools"))
-    ]
-    return Content(
-        system_instructions=text(data.get("instructions")) or None,
-        input_messages=messages or None,
-        tool_definitions=tools or None,
-    )
+def _tool(tool: dict[str, Any]) -> list[dict[str, Any]]:
+    if tool.get("type") != "function":
+        return [one_of(tool)]
+    return [function(tool.get("name"), tool.get("description"), tool.get("parameters"))]
+
+
+def _entry(item: dict[str, Any]) -> list[Message]:
+    return [_item(item)]
+
+
+def _text_alone(given: Any) -> list[Message]:
+    return [message("user", text(given))] if isinstance(given, str) else []
+
+
+_FIELDS: Final = (
+    Field("instructions", "system_instructions", nothing, text, often_listed=False),
+    Field("input", "input_messages", _entry, _text_alone),
+    Field("tools", "tool_definitions", _tool, nothing),
+)
 
 
 def _response(data: dict[str, Any]) -> list[Message]:
@@ -114,4 +118,4 @@ def _events(events: Iterable[dict[str, Any]]) -> list[Message]:
     return [pieces.message()] if pieces.parts else []
 
 
-RESPONSES = Reader(_request, _response, _events)
+RESPONSES = Reader(by_fields(*_FIELDS), _response, _events, _FIELDS)

@@ -7,20 +7,22 @@ https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.htm
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
-from clew.content.openai import message_of, tools_of
+from clew.content.openai import TOOLS, message_of
 from clew.content.shapes import (
-    Content,
+    Field,
     Message,
     Part,
     Pieces,
     Reader,
     blob,
+    by_fields,
     function,
     listed,
     mapping,
     message,
+    nothing,
     objects,
     place_of,
     reasoning,
@@ -40,15 +42,20 @@ def _ollama_message(item: dict[str, Any], reason: Any = None) -> Message:
     return made
 
 
-def _ollama_request(data: dict[str, Any]) -> Content:
-    messages = [_ollama_message(item) for item in objects(data.get("messages"))]
-    if isinstance(data.get("prompt"), str):
-        messages.append(message("user", text(data["prompt"])))
-    return Content(
-        system_instructions=text(data.get("system")) or None,
-        input_messages=messages or None,
-        tool_definitions=tools_of(data.get("tools")),
-    )
+def _ollama_entry(item: dict[str, Any]) -> list[Message]:
+    return [_ollama_message(item)]
+
+
+def _ollama_prompt(given: Any) -> list[Message]:
+    return [message("user", text(given))] if isinstance(given, str) else []
+
+
+_OLLAMA_FIELDS: Final = (
+    Field("system", "system_instructions", nothing, text, often_listed=False),
+    Field("messages", "input_messages", _ollama_entry, nothing),
+    Field("prompt", "input_messages", nothing, _ollama_prompt, often_listed=False),
+    TOOLS,
+)
 
 
 def _ollama_response(data: dict[str, Any]) -> list[Message]:
@@ -72,7 +79,7 @@ def _ollama_events(events: Iterable[dict[str, Any]]) -> list[Message]:
     return [pieces.message()] if pieces.parts else []
 
 
-OLLAMA = Reader(_ollama_request, _ollama_response, _ollama_events)
+OLLAMA = Reader(by_fields(*_OLLAMA_FIELDS), _ollama_response, _ollama_events, _OLLAMA_FIELDS)
 
 # --- Cohere ------------------------------------------------------------------------------------
 
@@ -93,9 +100,11 @@ def _cohere_message(item: dict[str, Any], reason: Any = None) -> Message:
     return made
 
 
-def _cohere_request(data: dict[str, Any]) -> Content:
-    messages = [_cohere_message(item) for item in objects(data.get("messages"))]
-    return Content(input_messages=messages or None, tool_definitions=tools_of(data.get("tools")))
+def _cohere_entry(item: dict[str, Any]) -> list[Message]:
+    return [_cohere_message(item)]
+
+
+_COHERE_FIELDS: Final = (Field("messages", "input_messages", _cohere_entry, nothing), TOOLS)
 
 
 def _cohere_response(data: dict[str, Any]) -> list[Message]:
@@ -124,7 +133,7 @@ def _cohere_events(events: Iterable[dict[str, Any]]) -> list[Message]:
     return [pieces.message()] if pieces.parts else []
 
 
-COHERE = Reader(_cohere_request, _cohere_response, _cohere_events)
+COHERE = Reader(by_fields(*_COHERE_FIELDS), _cohere_response, _cohere_events, _COHERE_FIELDS)
 
 # --- Amazon's converse -------------------------------------------------------------------------
 
@@ -157,22 +166,25 @@ def _blocks(content: Any) -> list[Part]:
     return [part for block in objects(content) for part in _block(block)]
 
 
-def _converse_request(data: dict[str, Any]) -> Content:
+def _converse_tools(configured: Any) -> list[dict[str, Any]]:
     tools: list[dict[str, Any]] = []
-    for tool in objects(mapping(data.get("toolConfig")).get("tools")):
+    for tool in objects(mapping(configured).get("tools")):
         spec = mapping(tool.get("toolSpec"))
         if spec:
             schema = mapping(spec.get("inputSchema")).get("json")
             tools.append(function(spec.get("name"), spec.get("description"), schema))
-    messages = [
-        message(item.get("role"), _blocks(item.get("content")))
-        for item in objects(data.get("messages"))
-    ]
-    return Content(
-        system_instructions=_blocks(data.get("system")) or None,
-        input_messages=messages or None,
-        tool_definitions=tools or None,
-    )
+    return tools
+
+
+def _converse_entry(item: dict[str, Any]) -> list[Message]:
+    return [message(item.get("role"), _blocks(item.get("content")))]
+
+
+_CONVERSE_FIELDS: Final = (
+    Field("system", "system_instructions", _block, nothing),
+    Field("messages", "input_messages", _converse_entry, nothing),
+    Field("toolConfig", "tool_definitions", nothing, _converse_tools, often_listed=False),
+)
 
 
 def _converse_response(data: dict[str, Any]) -> list[Message]:
@@ -201,4 +213,6 @@ def _converse_events(events: Iterable[dict[str, Any]]) -> list[Message]:
     return [pieces.message()] if pieces.parts else []
 
 
-CONVERSE = Reader(_converse_request, _converse_response, _converse_events)
+CONVERSE = Reader(
+    by_fields(*_CONVERSE_FIELDS), _converse_response, _converse_events, _CONVERSE_FIELDS
+)

@@ -1,0 +1,301 @@
+"""A request whose messages are read one by one, and most of them only once.
+
+A conversation grows at its end: nearly all messages of a request were in the one before. What an
+entry was written as is remembered by the entry's bytes, as they were sent: an equal entry need not
+be decoded, masked and encoded again. What is remembered is bounded, and what the level lets
+through: at `redacted`, and of long entries, the bytes are kept as a keyed hash only.
+
+What cannot be read entry by entry (JSON that is not quite JSON, more values than an attribute
+takes) is read as a whole: what is written is the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, cast
+
+import msgspec
+from msgspec import Struct
+
+from clew.content.shapes import Content, Field, objects
+from clew.content.writing import MOST, Digest, Plain, dumped, fitted, shortened, write
+from clew.redaction import MOST as MOST_MASKED
+from clew.redaction import Redactor
+from clew.rules import CapturedText
+
+_EMPTY: Final = msgspec.Raw()
+_SHORT: Final = 4096
+"""Bytes of an entry up to which it is remembered by the bytes themselves."""
+_HALF: Final = 4 * 1024 * 1024
+"""Bytes of half of what is remembered."""
+_LARGEST: Final = 1024 * 1024
+_EACH: Final = 300
+"""Bytes that one remembered entry takes beside its texts, about."""
+_salt = os.urandom(32)
+_RAWS: Final = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class Group(NamedTuple):
+    """Undecoded values of one member."""
+
+    field: Field
+    raws: list[msgspec.Raw]
+    listed: bool = True
+    """Whether they are entries of its list; else it is one value, the member itself."""
+
+
+class Listing:
+    """One of the lists that a request's content is made of, as it was sent.
+
+    Args:
+        groups: where its entries stand.
+        whole: reads the request as a whole and returns this list.
+    """
+
+    __slots__ = ("groups", "whole")
+
+    def __init__(self, groups: list[Group], whole: Callable[[], list[Any] | None]) -> None:
+        self.groups = groups
+        self.whole = whole
+
+
+class Listings(NamedTuple):
+    """The content of a request, not decoded; see `clew.content.Content`."""
+
+    system_instructions: Listing | list[Any] | None = None
+    input_messages: Listing | list[Any] | None = None
+    tool_definitions: Listing | list[Any] | None = None
+
+
+class _Piece(Struct, frozen=True, gc=False):
+    """What an entry is written as."""
+
+    texts: tuple[str, ...]
+    values: int
+    """How many values that took, which are limited in all."""
+    masked: int
+    """How many of them were looked at by the masks."""
+
+
+class _Kept:
+    """What entries were written as: two generations, the older of which goes when one is full."""
+
+    def __init__(self) -> None:
+        self.young: dict[Any, dict[bytes, _Piece]] = {}
+        self.old: dict[Any, dict[bytes, _Piece]] = {}
+        self.size = 0
+        self._lock = threading.Lock()
+
+    def find(self, shelf: Any, key: bytes) -> _Piece | None:
+        """Return what was put on a shelf before the younger generation began."""
+        piece = self.old.get(shelf, {}).get(key)
+        if piece is not None:
+            self.put(shelf, key, piece)
+        return piece
+
+    def put(self, shelf: Any, key: bytes, piece: _Piece) -> None:
+        """Remember a piece, unless it is very large."""
+        # A character takes up to four bytes.
+        size = len(key) + sum([len(t) if t.isascii() else 4 * len(t) for t in piece.texts]) + _EACH
+        if size > _LARGEST:
+            return
+        with self._lock:
+            if self.size + size > _HALF:
+                self.old, self.young, self.size = self.young, {}, 0
+            self.young.setdefault(shelf, {})[key] = piece
+            self.size += size
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self.young, self.old, self.size = {}, {}, 0
+
+
+_kept = _Kept()
+
+
+def forget() -> None:
+    """Forget what entries were written as."""
+    _kept.clear()
+
+
+def size() -> int:
+    """Return how many bytes the younger half of what is remembered takes, about."""
+    return _kept.size
+
+
+def _anew() -> None:
+    global _kept  # noqa: PLW0603 - one per process is what it is
+    _kept = _Kept()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_anew)
+
+
+def decoder(fields: tuple[Field, ...]) -> msgspec.json.Decoder[Any]:
+    """Return what finds the members of a request without decoding them."""
+    listed = list[msgspec.Raw] | str | None
+    members = [
+        (
+            f"field_{place}",
+            listed if field.often_listed else msgspec.Raw,
+            msgspec.field(name=field.name, default=_EMPTY),
+        )
+        for place, field in enumerate(fields)
+    ]
+    return msgspec.json.Decoder(msgspec.defstruct("Members", members))
+
+
+def listings(
+    fields: tuple[Field, ...],
+    found: msgspec.json.Decoder[Any],
+    body: bytes,
+    whole: Callable[[], Content],
+) -> Listings:
+    """Return the content of a request, not decoded.
+
+    Raises:
+        ValueError: it has to be read as a whole.
+        RecursionError: likewise.
+    """
+    values = msgspec.structs.astuple(found.decode(body))
+    present = {f.name for f, value in zip(fields, values, strict=True) if value is not _EMPTY}
+    lists: dict[str, list[Group]] = {}
+    for field, value in zip(fields, values, strict=True):
+        if value is not _EMPTY and field.unless not in present:
+            lists.setdefault(field.to, []).append(_group(field, value))
+    kept: list[Content] = []
+
+    def once(name: str) -> Callable[[], list[Any] | None]:
+        def read() -> list[Any] | None:
+            if not kept:
+                kept.append(whole())
+            return getattr(kept[0], name)
+
+        return read
+
+    return Listings(**{name: Listing(groups, once(name)) for name, groups in lists.items()})
+
+
+def _group(field: Field, value: Any) -> Group:
+    if isinstance(value, list):
+        return Group(field, raws=cast("list[msgspec.Raw]", value))
+    if not isinstance(value, msgspec.Raw):
+        value = msgspec.Raw(msgspec.json.encode(value))
+    elif bytes(memoryview(value)[:1]) == b"[":  # pyright: ignore[reportArgumentType]
+        return Group(field, raws=_RAWS.decode(value))
+    return Group(field, raws=[value], listed=False)
+
+
+def written(
+    listing: Listing,
+    *,
+    limit: int,
+    digest: Digest,
+    redactor: Redactor | None,
+    messages: bool,
+    key: object,
+) -> CapturedText | None:
+    """Return a list as JSON, as `writing.write` does; None for one without entries.
+
+    Args:
+        listing: the list.
+        limit: characters, 100 or more.
+        digest: makes the keyed digest of media.
+        redactor: masks secrets; None at the level `full`.
+        messages: whether the entries are messages.
+        key: stands for the key of the digests.
+    """
+    texts = _Texts(listing, digest, key, redactor)
+    try:
+        text = fitted(texts, limit, messages=messages)
+        return None if text == "[]" else CapturedText(text)
+    except Exception:
+        # Whatever it is, it comes out, or is masked, where the list is read as a whole.
+        value = listing.whole()
+    if value is None:
+        return None
+    return write(value, limit=limit, digest=digest, redactor=redactor, messages=messages)
+
+
+class _TooMuchError(Exception):
+    """A list has more values than an attribute takes; it is read as a whole."""
+
+
+class _Texts:
+    """Returns the entries of a list as JSON: what `writing.fitted` asks for.
+
+    Args:
+        listing: the list.
+        digest: makes the keyed digest of media.
+        key: stands for the key of these digests.
+        redactor: masks secrets; None at the level `full`.
+    """
+
+    def __init__(
+        self, listing: Listing, digest: Digest, key: object, redactor: Redactor | None
+    ) -> None:
+        self._listing = listing
+        self._digest = digest
+        self._redactor = redactor
+        self._remembers = redactor is None or redactor.repeats
+        self._level = (key, None if redactor is None else redactor.identity)
+
+    def __call__(self, cap: int | None) -> list[str]:
+        """Return them with their long texts shortened to so many characters.
+
+        Raises:
+            _TooMuchError: the list has to be read as a whole.
+        """
+        texts: list[str] = []
+        values = masked = 1
+        as_sent = self._redactor is None
+        for field, raws, listed in self._listing.groups:
+            shelf = (field, listed, cap, self._level)
+            young = _kept.young.get(shelf, {})
+            for raw in raws:
+                data = bytes(raw)  # pyright: ignore[reportArgumentType]
+                key = data if as_sent and len(data) <= _SHORT else _hashed(data)
+                piece = young.get(key)
+                if piece is None:
+                    piece = self._piece(shelf, key, data)
+                values += piece.values
+                masked += piece.masked
+                texts += piece.texts
+        if values > MOST or masked > MOST_MASKED:
+            raise _TooMuchError
+        return texts
+
+    def _piece(self, shelf: tuple[Field, bool, int | None, Any], key: bytes, data: bytes) -> _Piece:
+        if not self._remembers:
+            return self._read(shelf, data)
+        piece = _kept.find(shelf, key)
+        if piece is None:
+            piece = self._read(shelf, data)
+            _kept.put(shelf, key, piece)
+        return piece
+
+    def _read(self, shelf: tuple[Field, bool, int | None, Any], data: bytes) -> _Piece:
+        field, listed, cap, _ = shelf
+        value = msgspec.json.decode(data)
+        if not listed:
+            entries = field.other(value)
+        else:
+            entries = [each for item in objects([value]) for each in field.entry(item)]
+        plain, masked = Plain(self._digest), 0
+        texts: list[str] = []
+        for entry in entries:
+            kept = plain.walk(entry, 1)
+            if self._redactor is not None:
+                kept, looked_at = self._redactor.entry(kept)
+                masked += looked_at
+            texts.append(dumped(shortened(kept, cap), exponents=plain.exponents))
+        return _Piece(tuple(texts), MOST - plain.left, masked)
+
+
+def _hashed(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16, key=_salt).digest()
