@@ -126,6 +126,37 @@ def test_an_answer_has_exactly_the_described_fields(filled: Filled, twin: openap
     assert again == body
 
 
+NUMBERS = [
+    (twin, parameter.name, parameter.schema["anyOf"][0])
+    for twin in openapi.TWINS
+    for parameter in twin.query
+    if "minimum" in parameter.schema.get("anyOf", [{}])[0]
+]
+
+
+@pytest.mark.parametrize(
+    ("twin", "name", "bounds"), NUMBERS, ids=[f"{twin.name} {name}" for twin, name, _ in NUMBERS]
+)
+def test_numbers_beyond_their_bounds_are_400(
+    filled: Filled, twin: openapi.Twin, name: str, bounds: dict[str, int]
+) -> None:
+    """Of each list: its bounds are taken, what is outside of them or no number is refused."""
+    least, most = bounds["minimum"], bounds["maximum"]
+    wrong = [least - 1, -5, -(10**7), 2**63, 10**30, "1e3", "1.5", "x", "\u0663", "1 "]
+    for value in [*wrong, most + 1]:
+        answer = filled.http.get(filled.url(twin.path), params={name: value})
+        assert (400, "application/json") == (answer.status_code, answer.headers["content-type"])
+    for value in (least, most):
+        answer = filled.http.get(filled.url(twin.path), params={name: value})
+        assert 200 == answer.status_code, answer.text
+
+
+def test_there_are_lists_with_bounds() -> None:
+    """The test above is about something: runs, the timeline of one, and prompts have pages."""
+    assert {"list_runs", "list_calls", "get_timeline"} <= {twin.name for twin, _, _ in NUMBERS}
+    assert {"limit", "after"} <= {name for _, name, _ in NUMBERS}
+
+
 def test_statuses_are_declared(described: dict[str, Any]) -> None:
     """A call may be there, missing, meant ambiguously, or unreadable: each with a named type."""
     found = described["paths"]["/api/prompts/{request}"]["get"]["responses"]

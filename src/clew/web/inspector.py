@@ -29,7 +29,7 @@ from clew.store.prompt_records import (
     PromptRow,
     RecordNotFoundError,
 )
-from clew.store.records import Page
+from clew.store.records import MAX_PAGE, Page
 from clew.store.scopes import Scope
 from clew.web import diff, parts, prompt_words
 from clew.web.access import NO_CALL, may_read_content, open_content, scope_of
@@ -189,7 +189,7 @@ class Inspector:
     def _list(self, request: Request) -> Response:
         asked = request.query_params
         page = Page(
-            limit=min(1000, whole(asked, "limit", _LIST_LIMIT, least=0) or 1),
+            limit=whole(asked, "limit", _LIST_LIMIT, most=MAX_PAGE),
             after=asked.get("after") or None,
         )
         found = self._reader.records(over_of(request).filter, page, scope_of(request))

@@ -174,9 +174,7 @@ TWINS: Final = (
         answer=wire.CallList,
         query=(
             *_CALLS,
-            Parameter(
-                "limit", _number(0, 999_999_999), "Most calls; taken as 1 to 1000, by default 100."
-            ),
+            _LIMIT,
             _AFTER,
         ),
     ),
