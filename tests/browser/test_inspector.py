@@ -9,9 +9,16 @@ from typing import Any
 import pytest
 import sample_calls as calls
 from contrast import CONTRAST
+from msgspec.structs import replace
 
 from clew.store.prompt_index import RecordStore
-from clew.store.prompt_records import PromptRecord, PromptRow, SystemPrompt
+from clew.store.prompt_records import (
+    PromptRecord,
+    PromptRow,
+    RecordedError,
+    RecordedResponse,
+    SystemPrompt,
+)
 
 Save = Callable[..., list[str]]
 PALETTE = {
@@ -277,6 +284,50 @@ def test_calls_are_walked_by_key(page: Any, save: Save) -> None:
     page.keyboard.press("n")
     page.keyboard.press("n")
     assert page.evaluate("document.getElementById('reading').scrollTop") > 0
+
+
+def test_markup_that_was_recorded_is_text(page: Any, save: Save) -> None:
+    """In prompt, tools, history, answer, errors and names nothing runs or becomes an element."""
+    hostile = (
+        "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+    )
+    tool = replace(
+        calls.TOOLS[0], name=hostile, description=hostile, schema={hostile: {hostile: [hostile]}}
+    )
+    block = (hostile, hostile, hostile, hostile, f"{hostile}\n" * 40)
+    part = {"type": "text", "content": hostile}
+    call = {"type": "tool_call", "name": hostile, "id": hostile, "arguments": {hostile: hostile}}
+    answered = RecordedResponse(text=hostile, error=RecordedError(type=hostile, code=hostile))
+    one, two = (
+        calls.call(
+            (block, *blocks),
+            run_id=None,
+            message_id="hostile",
+            tools=(tool,),
+            parameters={hostile: hostile},
+            messages=[{"role": hostile, "parts": [part, call, {"type": hostile}]}],
+            response=answered,
+            agent=hostile,
+            model=hostile,
+            provider=hostile,
+            trigger=hostile,
+            finish_reason=hostile,
+        )
+        for blocks in ((), (block,))
+    )
+    old, new = save(one, two)
+    open_call(page, new)
+    for key in ("n", "n", "n", "j", "k"):
+        page.keyboard.press(key)
+    page.locator("#minimap").hover()
+    shown = page.locator("body").inner_text()
+    assert shown.count("<img src=x") >= 8
+    assert 0 == page.locator("img, body script").count()
+    for path in (f"/prompts/{new}/diff/{old}", "/prompts?message=hostile"):
+        page.goto(path)
+        assert "<img src=x" in page.locator("body").inner_text()
+        assert 0 == page.locator("img, body script").count()
+    assert "owned" != page.title()
 
 
 def test_the_inspector_needs_no_script(plain_page: Any, save: Save) -> None:
