@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import json
 import math
 import time
@@ -74,6 +75,7 @@ VALUES: dict[str, Any] = {
     "uuid": uuid4(),
     "enum": Colour.RED,
     "set": {1, 2},
+    "a time": dt.datetime(9999, 12, 31, tzinfo=dt.UTC),
     "a list that holds itself": endless(),
     "nested deeply": deep(5000),
     "a text of a megabyte": "x" * 1_000_000,
@@ -96,6 +98,21 @@ def exporter() -> Iterator[CaptureExporter]:
     clew.shutdown()
     assert Nasty.asked == 0
     assert dict(_guard.failures) == {}
+
+
+@pytest.fixture
+def capturing() -> Iterator[CaptureExporter]:
+    """Clew, with content captured onto spans."""
+    one = CaptureExporter()
+    settings = Settings(
+        digest_key="k", export_delay_ms=20, seal_grace_s=0, capture="redacted",
+        content_to=frozenset({"spans"}),
+    )  # fmt: skip
+    clew.configure("tests", settings=settings, span_exporters=[one])
+    Nasty.asked = 0
+    yield one
+    clew.shutdown()
+    assert Nasty.asked == 0
 
 
 def flushed(exporter: CaptureExporter) -> list[SpanRecord]:
@@ -151,6 +168,126 @@ def test_a_value_costs_itself_alone(
     writer.close()
 
 
+@pytest.mark.parametrize("what", VALUES)
+@pytest.mark.parametrize("twin", ["sync", "async"])
+@pytest.mark.filterwarnings("ignore")
+async def test_a_value_as_who_and_what(
+    what: str, twin: str, exporter: CaptureExporter, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As the actor, the conversation, the agent's name, or set on the span that is current."""
+    value = VALUES[what]
+    options: dict[str, Any] = {
+        "conversation_id": value, "message_id": value, "kind": value, "actor": value,
+    }  # fmt: skip
+    name = value if isinstance(value, str) else "desk"
+
+    def inside() -> None:
+        here = trace.get_current_span()
+        here.set_attribute("mine", value)
+        here.set_attribute(semconv.TENANT, value)
+        here.set_attribute(value, 1)
+        here.set_attributes({semconv.CONFIGURATION: value})
+        here.add_event("event", {"k": value})
+        here.add_event(value)
+        here.update_name(value)
+        with clew.tool("search", arguments=value) as tool:
+            tool.outcome = value
+            tool.result = value
+        with clew.decide("mine") as decision:
+            decision.outcome = value
+            decision.actor = value
+
+    if twin == "sync":
+        with clew.run(name, **options) as run:
+            inside()
+    else:
+        async with clew.run(name, **options) as run:
+            inside()
+    spans = flushed(exporter)
+    assert len(spans) == 5
+    assert {each.attributes[semconv.RUN_ID] for each in spans} == {str(run.run_id)}
+    assert sorted(each.attributes[semconv.SEQ] for each in spans) == [1, 2, 3, 4, 5]
+    (ended,) = [each for each in spans if each.attributes.get(semconv.RUN_ROOT)]
+    assert ended.attributes["clew.run.tool_calls"] == 1
+    text = json.dumps([[each.name, each.attributes] for each in spans], allow_nan=False)
+    assert "zqmark" not in text
+    assert "zqmark" not in caplog.text
+    assert len(text) < 16_384
+
+
+@pytest.mark.parametrize("what", VALUES)
+@pytest.mark.filterwarnings("ignore")
+def test_a_value_that_is_captured(what: str, capturing: CaptureExporter) -> None:
+    """As the argument and the result of a tool: it has a form in JSON, or none; the span leaves."""
+    value = VALUES[what]
+
+    @clew.tool("look_up")
+    def look_up(_query: Any) -> Any:
+        return value
+
+    with clew.run("desk"):
+        assert look_up(value) is value
+        with clew.tool("search", arguments={"q": value}) as tool:
+            tool.result = [value]
+    spans = flushed(capturing)
+    assert len(spans) == 5
+    text = json.dumps([each.attributes for each in spans], allow_nan=False)
+    # Bytes are content that was given as such.
+    assert ("zqmark" in text) is False or isinstance(value, bytes)
+    assert len(text) < 200_000
+
+
+def test_a_span_of_ours_with_ten_thousand_attributes(exporter: CaptureExporter) -> None:
+    """What somebody sets on it, first or last, evicts nothing of Clew's."""
+    with clew.run("desk", tenant="acme"), clew.tool("search", call_id="c1") as tool:
+        here = trace.get_current_span()
+        for number in range(10_000):
+            here.set_attribute(f"k{number}", "x" * 100)
+        here.set_attribute("long", "y" * 1_000_000)
+        tool.result_bytes = 3
+    (found,) = [each for each in flushed(exporter) if each.name == "execute_tool search"]
+    assert found.attributes[semconv.SEQ] == 3
+    assert found.attributes[semconv.TOOL_CALL_ID] == "c1"
+    assert found.attributes[semconv.TOOL_RESULT_BYTES] == 3
+    assert found.attributes[semconv.TOOL_OUTCOME] == "ok"
+    assert not [key for key in found.attributes if key.startswith(("k", "long"))]
+
+
+@pytest.mark.parametrize("twin", ["sync", "async"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model": "a", "model": "gpt-5-mini", "messages": [{"role": "user", "content": "zq"}]}',
+        b'{"model": "gpt-5-mini", "messages": ' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+        b'{"model": "gpt-\\ud83d", "messages": NaN, "max_tokens": 1180591620717411303424}',
+        b'{"model": "gpt-5-mini", "messages": [null, 1, "a"], "tools": [null], "stream": "yes"}',
+        b'{"model": ["gpt"], "tools": {"a": 1}, "temperature": "hot"}',
+        b"\xff\xfe" * 1000,
+        b'{"model": "' + b"m" * 1_000_000 + b'"}',
+        b"[]",
+        b"",
+    ],
+    ids=["twice", "deep", "no numbers", "nulls", "types", "bytes", "megabyte", "list", "nothing"],
+)
+async def test_a_request_that_nobody_expects(
+    twin: str, body: bytes, exporter: CaptureExporter
+) -> None:
+    """It is sent as it is; its round leaves with what could be read."""
+    with Answering(b'{"model": "gpt-5-mini", ' + USAGE.encode() + b"}") as server, clew.run("desk"):
+        url = f"{server.base_url}/v1/chat/completions"
+        if twin == "sync":
+            with httpx.Client(trust_env=False) as client:
+                client.post(url, content=body)  # noqa: ASYNC212
+        else:
+            async with httpx.AsyncClient(trust_env=False) as client:
+                await client.post(url, content=body)
+        assert [each.body for each in server.requests] == [body]
+    (found,) = [each for each in flushed(exporter) if each.name.startswith("chat")]
+    assert found.attributes[semconv.USAGE_INPUT] == 5
+    assert found.attributes[semconv.REQUEST_BYTES] == len(body)
+    assert len(json.dumps(found.attributes, allow_nan=False)) < 4096
+
+
 def test_ten_thousand_attributes(exporter: CaptureExporter) -> None:
     """What identifies and counts is never what is evicted."""
     with clew.run("desk"), trace.get_tracer("other").start_as_current_span("inner") as inner:
@@ -203,6 +340,56 @@ BODIES: dict[str, tuple[bytes, dict[str, Any]]] = {
     "a list": (b"[1, 2]", {}),
     "null": (b"null", {}),
 }
+
+
+FUTURE: dict[str, tuple[str, dict[str, Any]]] = {
+    "openai": (
+        "/v1/chat/completions",
+        {"model": "m", "created": 10**18, "usage": {"prompt_tokens": 5, "completion_tokens": 6}},
+    ),
+    "responses": (
+        "/v1/responses",
+        {"model": "m", "object": "response", "created_at": 1e300, "completed_at": 2**70,
+         "usage": {"input_tokens": 5, "output_tokens": 6}},
+    ),
+    "ollama": (
+        "/api/chat",
+        {"model": "m", "created_at": "99999-12-31T23:59:59Z", "done": True, "total_duration": 2**80,
+         "prompt_eval_count": 5, "eval_count": 6},
+    ),
+    "gemini": (
+        "/v1beta/models/m:generateContent",
+        {"modelVersion": "m", "createTime": "+99999-01-01T00:00:00Z",
+         "usageMetadata": {"promptTokenCount": 5, "candidatesTokenCount": 6}},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("provider", FUTURE)
+@pytest.mark.parametrize("twin", ["sync", "async"])
+async def test_a_providers_clock_is_never_ours(
+    provider: str, twin: str, exporter: CaptureExporter
+) -> None:
+    """A time far in the future in an answer moves no span and costs nothing else."""
+    path, answer = FUTURE[provider]
+    asked = {"model": "m", "messages": [], "input": "Hi", "contents": [], "stream": False}
+    before = time.time_ns()
+    with Answering(json.dumps(answer).encode()) as server, clew.run("desk"):
+        if twin == "sync":
+            with httpx.Client(trust_env=False) as client:
+                client.post(server.base_url + path, json=asked)  # noqa: ASYNC212
+        else:
+            async with httpx.AsyncClient(trust_env=False) as client:
+                await client.post(server.base_url + path, json=asked)
+    after = time.time_ns()
+    spans = flushed(exporter)
+    (round_,) = [each for each in spans if each.type == "round"]
+    assert (round_.attributes[semconv.USAGE_INPUT], round_.attributes[semconv.USAGE_OUTPUT]) == (
+        5,
+        6,
+    )
+    assert all(before <= each.start_ns <= each.end_ns <= after + 10**9 for each in spans)
+    assert b"9999" not in json.dumps([each.attributes for each in spans]).encode()
 
 
 @pytest.mark.parametrize("what", BODIES)
