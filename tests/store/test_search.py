@@ -67,15 +67,21 @@ def made(number: int) -> sample_runs.Sample:
 
 
 RUNS = [spans_of(made(number)) for number in range(1, 121)]
+PLANS = {
+    "few": {},
+    "many": {"_FEW": 5, "_LEAST": 1},
+    "all different": {"_FEW": 5, "_MANY": 1, "_RECENT": 1},
+}
 
 
-@pytest.fixture(scope="module", params=[(2000, 8), (5, 1)])
+@pytest.fixture(scope="module", params=["few", "many", "all different"])
 def reader(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Reader]:
-    """A store of all runs, searched by either plan: everything is few, and everything is many.
+    """A store of all runs, searched by each plan.
 
-    In the second, runs of a group are read one by one.
+    Everything is few; or many, and runs of a group are read one by one; or groups are so many that
+    the newest runs are looked at first.
     """
     path = tmp_path_factory.mktemp("search") / "clew.db"
     writer = Writer(path)
@@ -85,8 +91,8 @@ def reader(
         writer.write(run[:1])
     writer.close()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "_FEW", request.param[0])
-        patch.setattr(search, "_LEAST", request.param[1])
+        for name, value in PLANS[request.param].items():
+            patch.setattr(search, name, value)
         opened = Reader(path)
         yield opened
         opened.close()

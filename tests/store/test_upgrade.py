@@ -27,7 +27,7 @@ STEPS = (
     "cb015bb42ee88c36",
     "3266a58e5e32adaa",
     "4f4130b291a29995",
-    "981b943282396071",
+    "7c880400e69b40f9",
 )
 """What each step was when it was released; a new one is added here at the end."""
 

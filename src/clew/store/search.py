@@ -7,6 +7,9 @@ runs there are: two conditions that never meet leave no group, and nothing is lo
 Costs and actors differ from run to run. Where few runs have what is asked for, each is looked at.
 Where many have, a page fills quickly, unless all of them are old: then the newer runs in the
 groups that have any are passed over, in an index that says all there is to know.
+
+Where hardly two runs are alike, there are as many groups as runs. A common condition then has its
+page among the newest runs; a search that finds little looks at each group once.
 """
 
 from __future__ import annotations
@@ -29,8 +32,12 @@ _FEW: Final = 2000
 _WAITING: Final = "waiting_for_approval"
 _ORDER: Final = "ORDER BY r.start_ns DESC, r.trace_id DESC LIMIT ?"
 _COSTING: Final = (
-    "FROM run_groups g CROSS JOIN group_runs r INDEXED BY group_runs_cost ON r.group_id = g.id"
+    "run_groups g CROSS JOIN group_runs r INDEXED BY group_runs_cost ON r.group_id = g.id"
 )
+_MANY: Final = 200
+"""Where more groups fit, the newest runs are looked at before the groups."""
+_RECENT: Final = 10
+"""How many of them, for each place of the page."""
 _LEAST: Final = 8
 """Runs of a group that are read at once, at the least."""
 
@@ -202,12 +209,21 @@ def _all(
 
 def _places(connection: sqlite3.Connection, asked: _Question) -> Iterable[_Place]:
     """Return where the runs of a question stand."""
-    if asked.actor and _are_few(connection, "SELECT 1 FROM runs r WHERE", asked.actor):
-        return _of_actor(connection, asked)
-    if asked.cost:
-        fitting = asked.groups.plus(asked.cost)
-        if _are_few(connection, f"SELECT 1 {_COSTING} WHERE", fitting):
-            return _sorted(connection, asked, fitting)
+    for where, index in ((asked.actor, "runs_by_actor"), (asked.cost, "runs_by_cost")):
+        source = f"runs r INDEXED BY {index}"
+        if where and _count(connection, source, where, _FEW) <= _FEW:
+            return _looked_at(connection, asked, source, where)
+    fitting = _count(connection, "run_groups g", asked.groups, _MANY)
+    if not fitting:
+        return ()
+    if fitting > _MANY:
+        found = _recent(connection, asked)
+        if len(found) >= asked.limit:
+            return found
+    elif asked.cost:
+        costing = asked.groups.plus(asked.cost)
+        if _count(connection, _COSTING, costing, _FEW) <= _FEW:
+            return _sorted(connection, asked, costing)
     groups = _groups(connection, asked)
     at_once = max(_LEAST, asked.limit // max(1, len(groups)))
     return heapq.merge(
@@ -215,33 +231,60 @@ def _places(connection: sqlite3.Connection, asked: _Question) -> Iterable[_Place
     )
 
 
-def _are_few(connection: sqlite3.Connection, sql: str, where: _Conditions) -> bool:
+def _count(connection: sqlite3.Connection, source: str, where: _Conditions, most: int) -> int:
+    """Return how many there are, at most one more than `most`."""
     counted = connection.execute(
-        f"SELECT count(*) FROM ({sql} {where} LIMIT ?)",  # noqa: S608
-        (*where.values, _FEW + 1),
+        f"SELECT count(*) FROM (SELECT 1 FROM {source} WHERE {where} LIMIT ?)",  # noqa: S608
+        (*where.values, most + 1),
     )
-    return counted.fetchone()[0] <= _FEW
+    return counted.fetchone()[0]
 
 
-def _of_actor(connection: sqlite3.Connection, asked: _Question) -> list[_Place]:
-    """Look at the runs of one actor."""
-    where = asked.actor.plus(asked.stretch.conditions(), asked.cost)
+def _looked_at(
+    connection: sqlite3.Connection, asked: _Question, source: str, known: _Conditions
+) -> list[_Place]:
+    """Look at runs one by one.
+
+    Args:
+        connection: the store.
+        asked: what they must have.
+        source: the table that they are in, as `r`.
+        known: which of them.
+    """
+    others = [each for each in (asked.actor, asked.cost) if each is not known]
+    where = known.plus(asked.stretch.conditions(), *others)
     return connection.execute(
-        f"SELECT r.start_ns, r.trace_id FROM runs r INDEXED BY runs_by_actor WHERE {where} "  # noqa: S608
-        "AND EXISTS (SELECT 1 FROM group_runs m CROSS JOIN run_groups g ON g.id = m.group_id "
+        f"SELECT r.start_ns, r.trace_id FROM {source} WHERE {where} AND EXISTS ("  # noqa: S608
+        "SELECT 1 FROM group_runs m CROSS JOIN run_groups g ON g.id = m.group_id "
         f"WHERE m.trace_id = r.trace_id AND {asked.groups}) {_ORDER}",
         (*where.values, *asked.groups.values, asked.limit),
     ).fetchall()
 
 
-def _sorted(connection: sqlite3.Connection, asked: _Question, fitting: _Conditions) -> list[_Place]:
-    """Look at the runs that have the cost, whenever they were."""
+def _recent(connection: sqlite3.Connection, asked: _Question) -> list[_Place]:
+    """Look at the newest runs, whatever they are: of a common kind they are a page."""
+    time = asked.stretch.conditions()
+    most = _RECENT * asked.limit
+    kinds = " UNION ALL ".join(
+        "SELECT * FROM (SELECT r.start_ns, r.trace_id, r.cost_usd, r.actor "  # noqa: S608
+        f"FROM runs r INDEXED BY runs_by_time WHERE r.is_run = {is_run} AND {time} {_ORDER})"
+        for is_run in (1, 0)
+    )
+    source = f"(SELECT * FROM ({kinds}) r {_ORDER}) r"  # noqa: S608
+    known = _Conditions()
+    known.add("1", *time.values, most, *time.values, most, most)
+    return _looked_at(connection, asked, source, known)
+
+
+def _sorted(connection: sqlite3.Connection, asked: _Question, costing: _Conditions) -> list[_Place]:
+    """Look at the runs that have the cost, whenever they were, in the groups that fit."""
     where = asked.stretch.conditions().plus(asked.actor)
     columns = "r.start_ns, r.trace_id" + (", r.actor" if asked.actor else "")
     return connection.execute(
         "SELECT r.start_ns, r.trace_id "  # noqa: S608
-        f"FROM (SELECT {columns} {_COSTING} WHERE {fitting} LIMIT {_FEW}) r WHERE {where} {_ORDER}",
-        (*fitting.values, *where.values, asked.limit),
+        f"FROM (SELECT {columns} FROM {_COSTING} WHERE {costing} LIMIT {_FEW}) r "
+        f"WHERE {where} {_ORDER}",
+        (*costing.values, *where.values, asked.limit),
     ).fetchall()
 
 
