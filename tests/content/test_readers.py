@@ -149,3 +149,40 @@ def test_what_is_no_json_has_no_content() -> None:
         assert content.of_response("openai_chat", body) is None
     assert content.of_response("openai_embeddings", b"{}") is None
     assert content.of_stream("openai_embeddings", "text/event-stream", b"") is None
+
+
+PIECES = st.sampled_from(
+    [
+        b'{"choices":[{"index":0,"delta":{"content":"a"}}]}',
+        b'{"choices":[{"delta":{"content":"b"},"finish_reason":"stop"}],"usage":null}',
+        b'{"choices":[{"delta":{"content":5}}]}',
+        b'{"z":"\\ud800","choices":[{"delta":{"content":"s"}}]}',
+        b'{"n":NaN,"choices":[{"delta":{"reasoning":"r"}}]}',
+        b'{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}',
+        b'{"type":"content_block_delta","index":0,"delta":{"text":"t"},"z":1}',
+        b'{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":3}}',
+        *(b"[DONE]", b"[1]", b"3", b"x", b""),
+    ]
+)
+FIELDS = st.sampled_from([b"", b"event: a\n", b": c\n", b"id: 1\nevent: data: z\n", b"data: {}\n"])
+
+
+@given(st.lists(st.tuples(FIELDS, PIECES), max_size=6), st.sampled_from([b"\n", b"\r\n", b"\r"]))
+def test_events_are_the_same_whatever_ends_their_lines(
+    given_: list[tuple[bytes, bytes]], end: bytes
+) -> None:
+    """Each line end is read alike, and members that are passed over change nothing."""
+    body = b"".join(fields + b"data: " + data + b"\n\n" for fields, data in given_)
+    expected: list[Any] = []
+    for fields, data in given_:
+        lines = [b"{}"] if fields.startswith(b"data") else []
+        try:
+            event = json.loads(b"\n".join([*lines, data]))
+        except ValueError:
+            continue
+        expected += [event] if isinstance(event, dict) else []
+    ended = body.replace(b"\n", end)
+    assert repr(expected) == repr(list(events_of("text/event-stream", ended)))
+    for name in ("openai_chat", "anthropic_messages"):
+        read = READERS[name].events(expected) or None
+        assert read == content.of_stream(name, "text/event-stream", ended)

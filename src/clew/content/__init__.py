@@ -45,6 +45,9 @@ READERS: Final[dict[str, Reader]] = {
 _DECODERS: Final = {
     name: listing.decoder(reader.fields) for name, reader in READERS.items() if reader.fields
 }
+_EVENT_DECODERS: Final = {
+    name: framing.decoder(reader.told) for name, reader in READERS.items() if reader.told
+}
 
 __all__ = ["READERS", "Content", "listings_of", "of_request", "of_response", "of_stream"]
 
@@ -82,7 +85,8 @@ def of_stream(dialect: str, content_type: str, body: bytes) -> list[dict[str, An
     reader = READERS.get(dialect)
     if reader is None:
         return None
-    return reader.events(framing.events_of(content_type, body)) or None
+    events = framing.events_of(content_type, body, _EVENT_DECODERS.get(dialect))
+    return reader.events(events) or None
 
 
 def _object(body: bytes, *, listed: bool = False) -> dict[str, Any] | None:

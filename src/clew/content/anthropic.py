@@ -100,7 +100,8 @@ def _events(events: Iterable[dict[str, Any]]) -> list[Message]:
     for event in events:
         place = place_of(event.get("index"))
         delta = mapping(event.get("delta"))
-        if event.get("type") == "content_block_start":
+        kind = event.get("type")
+        if kind == "content_block_start":
             block = mapping(event.get("content_block"))
             if block.get("type") == "tool_use":
                 name, call_id = block.get("name"), block.get("id")
@@ -108,15 +109,17 @@ def _events(events: Iterable[dict[str, Any]]) -> list[Message]:
             elif block.get("type") not in ("text", "thinking"):
                 for part in _part(block):
                     pieces.put(place, part)
-        elif event.get("type") == "content_block_delta":
+        elif kind == "content_block_delta":
             pieces.add(place, "text", "content", delta.get("text"))
             pieces.add(place, "reasoning", "content", delta.get("thinking"))
-            if mapping(pieces.parts.get(place)).get("type") == "tool_call":
-                pieces.add(place, "tool_call", "arguments", delta.get("partial_json"))
-        elif event.get("type") == "message_delta":
+            piece = delta.get("partial_json")
+            if piece is not None and mapping(pieces.parts.get(place)).get("type") == "tool_call":
+                pieces.add(place, "tool_call", "arguments", piece)
+        elif kind == "message_delta":
             reason = delta.get("stop_reason")
             pieces.finish_reason = reason if isinstance(reason, str) else pieces.finish_reason
     return [pieces.message()] if pieces.parts else []
 
 
-MESSAGES = Reader(by_fields(*_FIELDS), _response, _events, _FIELDS)
+_TOLD: Final = ("type", "index", "delta", "content_block")
+MESSAGES = Reader(by_fields(*_FIELDS), _response, _events, _FIELDS, _TOLD)

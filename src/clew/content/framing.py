@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 import struct
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, TypedDict, cast
+
+import msgspec
+
+from clew.content.shapes import loads
 
 _BLANK = re.compile(rb"\r?\n\r?\n|\r\r")
 
 
-def events_of(content_type: str, body: bytes) -> Iterator[dict[str, Any]]:
+def decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
+    """Return what decodes some members of an object, and passes over the others."""
+    members: dict[str, Any] = dict.fromkeys(names, Any)
+    return msgspec.json.Decoder(TypedDict("Event", members, total=False))  # pyright: ignore[reportArgumentType]
+
+
+def events_of(
+    content_type: str, body: bytes, some: msgspec.json.Decoder[Any] | None = None
+) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects of a stream: server-sent events, JSON lines, Amazon's frames.
 
     Events of Amazon's frames get their event type under `:event-type`. What cannot be read is
     passed over; a last event that was cut off is no event.
+
+    Args:
+        content_type: the stream's media type.
+        body: the stream.
+        some: decodes the members that are wanted (`decoder`), where not all are: a hint only.
     """
     if "amazon.eventstream" in content_type:
         yield from _frames(body)
@@ -28,16 +44,43 @@ def events_of(content_type: str, body: bytes) -> Iterator[dict[str, Any]]:
         for line in body.split(b"\n"):
             yield from _loaded(line)
         return
-    for event in _BLANK.split(body):
-        lines = [
-            line[5:].removeprefix(b" ") for line in event.splitlines() if line.startswith(b"data:")
-        ]
-        yield from _loaded(b"\n".join(lines))
+    decode = loads if some is None else some.decode
+    for data in _data(body):
+        if data == b"[DONE]":
+            continue
+        try:
+            event = decode(data)
+        except (ValueError, RecursionError):
+            yield from _loaded(data)
+        else:
+            if isinstance(event, dict):
+                yield cast("dict[str, Any]", event)
+
+
+def _data(body: bytes) -> Iterator[bytes]:
+    """Yield what server-sent events carry."""
+    if b"\r" in body:
+        for event in _BLANK.split(body):
+            yield from _lines(event.splitlines())
+        return
+    for event in body.split(b"\n\n"):
+        # Nearly all have one line of data, alone or behind their name.
+        name, mark, data = event.partition(b"data:")
+        if not mark or b"\n" in data or (name and name.find(b"\n") != len(name) - 1):
+            yield from _lines(event.split(b"\n"))
+        elif data := data.removeprefix(b" "):
+            yield data
+
+
+def _lines(lines: list[bytes]) -> Iterator[bytes]:
+    data = b"\n".join([line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:")])
+    if data:
+        yield data
 
 
 def _loaded(data: bytes) -> Iterator[dict[str, Any]]:
     try:
-        event = json.loads(data)
+        event = loads(data)
     except (ValueError, RecursionError):
         return
     if isinstance(event, dict):
@@ -46,7 +89,7 @@ def _loaded(data: bytes) -> Iterator[dict[str, Any]]:
 
 def _loaded_list(data: bytes) -> Iterator[dict[str, Any]]:
     try:
-        events = json.loads(data)
+        events = loads(data)
     except (ValueError, RecursionError):
         return
     for event in cast("list[Any]", events) if isinstance(events, list) else ():

@@ -122,8 +122,14 @@ def _events(events: Iterable[dict[str, Any]]) -> list[Message]:
     choices: dict[Any, Pieces] = {}
     for event in events:
         for choice in objects(event.get("choices")):
-            pieces = choices.setdefault(place_of(choice.get("index")) or 0, Pieces())
+            place = place_of(choice.get("index")) or 0
+            pieces = choices.get(place)
+            if pieces is None:
+                pieces = choices[place] = Pieces()
             delta = mapping(choice.get("delta"))
+            if len(delta) == 1 and "content" in delta and choice.get("finish_reason") is None:
+                pieces.add("text", "text", "content", delta["content"])  # nearly all of them
+                continue
             thought = delta.get("reasoning_content") or delta.get("reasoning")
             pieces.add("reasoning", "reasoning", "content", thought)
             pieces.add("text", "text", "content", delta.get("content"))
@@ -140,7 +146,7 @@ def _events(events: Iterable[dict[str, Any]]) -> list[Message]:
     return [pieces.message() for pieces in choices.values()]
 
 
-CHAT = Reader(by_fields(*_FIELDS), _response, _events, _FIELDS)
+CHAT = Reader(by_fields(*_FIELDS), _response, _events, _FIELDS, ("choices",))
 
 
 def _prompt(data: dict[str, Any]) -> Content:

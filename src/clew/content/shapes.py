@@ -49,6 +49,8 @@ class Reader(NamedTuple):
     events: Callable[[Iterable[dict[str, Any]]], list[Message]]
     fields: tuple[Field, ...] = ()
     """The members of a request, where it can be read member by member."""
+    told: tuple[str, ...] = ()
+    """The members of events that `events` looks at, where those are few of them."""
 
 
 def nothing(_: Any) -> list[Any]:
@@ -226,8 +228,12 @@ class Pieces:
     def add(self, place: Any, kind: str, field: str, piece: Any) -> None:
         """Add a piece of text to a field of the part at a place."""
         if isinstance(piece, str):
-            part = self.parts.setdefault(place, {"type": kind})
-            text = part.setdefault(field, _Text())
+            part = self.parts.get(place)
+            if part is None:
+                part = self.parts[place] = {"type": kind}
+            text = part.get(field)
+            if text is None:
+                text = part.setdefault(field, _Text())
             if isinstance(text, _Text):
                 text.append(piece)
 
