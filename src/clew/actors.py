@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Mapping
 from typing import Any, Final, Literal, Self, cast
 
@@ -52,11 +53,19 @@ class Actor(Struct, frozen=True, kw_only=True):
         return f"Actor(kind={self.kind!r}, admin={self.admin})"
 
     @classmethod
-    def of(cls, given: Actor | str | None) -> Actor | None:
-        """Return an actor for what was given: a plain id is a person without any grant."""
+    def of(cls, given: Any) -> Actor | None:
+        """Return an actor for what was given: a plain id is a person without any grant.
+
+        What is neither a text nor a number nor a uuid is the id of nobody: it is not asked what
+        it is, for that may fail, take long, or say too much.
+        """
         if given is None or isinstance(given, Actor):
             return given
-        return cls(id=str(given))
+        if isinstance(given, str):
+            return cls(id=str.__str__(given))
+        if isinstance(given, int):
+            return cls(id=int.__repr__(given))
+        return cls(id=str(given)) if type(given) is uuid.UUID else ANONYMOUS
 
     @classmethod
     def rehydrated(cls, stored: Mapping[str, Any]) -> Self:

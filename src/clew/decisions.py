@@ -11,7 +11,7 @@ from opentelemetry import trace
 from opentelemetry.trace import INVALID_SPAN
 
 from clew import context, semconv
-from clew._guard import guard
+from clew._guard import guard, record_failure
 from clew.pipeline import runtime as _runtime
 from clew.pipeline.runtime import Runtime
 from clew.rules import OTHER
@@ -119,7 +119,11 @@ class Decision(context.Block, Node):
             return
         with guard("finish a decision"):
             ended = end_ns or self.now_ns()
-            facts = self._facts(runtime, decided_ns or ended)
+            facts: dict[str, Any] = {}
+            try:
+                self._add_facts(facts, runtime, decided_ns or ended)
+            except Exception:  # the decision leaves with what is there
+                record_failure("describe a decision")
             if runtime.journal is not None and self.enforced:
                 gate = {semconv.DECISION_GATE: identifier(self.gate, semconv.DECISION_GATE, "gate")}
                 self.durable = self.write_to(runtime.journal, "decision", {**gate, **facts})
@@ -129,17 +133,15 @@ class Decision(context.Block, Node):
                 outcome = self.outcome or "allow"
                 runtime.metrics.decided(self.agent, self.gate, outcome, self.enforced, self.reason)
 
-    def _facts(self, runtime: Runtime, decided_ns: int) -> dict[str, Any]:
+    def _add_facts(self, kept: dict[str, Any], runtime: Runtime, decided_ns: int) -> None:
         outcome = self.outcome or "allow"
         asked_ns = self._asked_ns or self.start_ns
         executed = self.executed
         if executed is None and self.enforced and outcome in ("deny", "require_approval"):
             executed = False
-        kept: dict[str, Any] = {
-            semconv.DECISION_PROPOSED_AT: asked_ns // 1000,
-            semconv.DECISION_DECIDED_AT: decided_ns // 1000,
-            semconv.DECISION_WAIT_MS: max(0, decided_ns - asked_ns) / 1e6,
-        }
+        kept[semconv.DECISION_PROPOSED_AT] = asked_ns // 1000
+        kept[semconv.DECISION_DECIDED_AT] = decided_ns // 1000
+        kept[semconv.DECISION_WAIT_MS] = max(0, decided_ns - asked_ns) / 1e6
         if self.id:
             kept[semconv.DECISION_ID] = self.id
         for key, value in (
@@ -164,11 +166,10 @@ class Decision(context.Block, Node):
                     digests = runtime.digests.get()
                     kept[semconv.DECISION_SUBJECT_DIGEST] = digests.of(self.subject)
                     kept[semconv.DIGEST_KEY_ID] = digests.key_id
-        if self.actor is not None:
+        if isinstance(self.actor, str):
             digests = runtime.digests.get()
             kept[semconv.ACTOR] = digests.of(self.actor)
             kept[semconv.DIGEST_KEY_ID] = digests.key_id
-        return kept
 
     def _count(self) -> None:
         denied = int((self.outcome or "allow") == "deny")

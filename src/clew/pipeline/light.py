@@ -157,13 +157,12 @@ class LightSpan(ReadableSpan, trace.Span):
 
     def set_attributes(self, attributes: Mapping[str, Any]) -> None:
         """Set attributes."""
-        if self._end_time is None:
-            self.touched = True
-            self._attributes.update(attributes)  # type: ignore[union-attr]
+        for key, value in attributes.items():
+            self.set_attribute(key, value)
 
     def set_attribute(self, key: str, value: Any) -> None:
-        """Set one attribute."""
-        if self._end_time is None:
+        """Set one attribute; what is no key is passed over, as the SDK does."""
+        if self._end_time is None and isinstance(key, str):
             self.touched = True
             self._attributes[key] = value  # type: ignore[index]
 

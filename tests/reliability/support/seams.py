@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import importlib
 import inspect
 import pkgutil
 import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,12 +23,13 @@ class Fault(Exception):  # noqa: N818 - that is what it is
 
 
 def modules(*packages: str) -> list[ModuleType]:
-    """Return all modules of some packages."""
+    """Return all modules of some packages; a plain module stands for itself."""
     found: list[ModuleType] = []
     for name in packages:
         package = importlib.import_module(name)
         found.append(package)
-        names = [each.name for each in pkgutil.iter_modules(package.__path__, f"{name}.")]
+        path: Any = getattr(package, "__path__", ())
+        names = [each.name for each in pkgutil.iter_modules(path, f"{name}.")]
         found += [importlib.import_module(each) for each in names]
     return found
 
@@ -79,26 +82,100 @@ def _raising(names: tuple[str, ...]) -> CodeType:
     used = "".join(f"        v{number}\n" for number in range(len(names)))
     source = (
         f"def make({arguments}):\n    def fails(*args, **kwargs):\n"
-        f"        raise _clew_fault()\n{used}    return fails\n"
+        f"        return _clew_fault(args, kwargs)\n{used}    return fails\n"
     )
     scope: dict[str, Any] = {}
     exec(source, scope)  # noqa: S102 - our own words
     return scope["make"](*names).__code__
 
 
+def _is_ours(path: str) -> bool:
+    return "/clew/" in path and "/clew/testing/" not in path
+
+
 @contextmanager
-def failing(function: FunctionType) -> Iterator[list[int]]:
-    """Have a function raise, by whatever name it is known; gives a list with one entry a call."""
+def failing(function: FunctionType, *, inside: bool = False) -> Iterator[list[int]]:
+    """Have a function raise, by whatever name it is known; gives a list with one entry a fault.
+
+    With `inside` it does so only where code of ours calls it: what somebody else calls is an
+    entrance, with nothing of ours around it.
+    """
     calls: list[int] = []
-
-    def fault() -> Fault:
-        calls.append(1)
-        return Fault(WORDS)
-
     before = function.__code__
+    same = FunctionType(
+        before, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    same.__kwdefaults__ = function.__kwdefaults__
+
+    def fault(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        caller = sys._getframe(2)
+        if inside and not _is_ours(caller.f_code.co_filename):
+            return same(*args, **kwargs)
+        calls.append(1)
+        raise Fault(WORDS)
+
     builtins._clew_fault = fault  # type: ignore[attr-defined]
     function.__code__ = _raising(before.co_freevars)
     try:
         yield calls
     finally:
         function.__code__ = before
+
+
+_HARMLESS = frozenset(
+    {"isinstance", "getattr", "hasattr", "len", "type", "cast", "bool", "super", "max", "min",
+     "get", "set", "pop", "append", "_claim", "reset", "time_ns", "perf_counter_ns", "monotonic"}
+)  # fmt: skip
+"""Calls that read and store, and raise for nothing that they are given here."""
+
+
+def _body(function: FunctionType) -> list[ast.stmt]:
+    source = textwrap.dedent(inspect.getsource(function))
+    (node,) = ast.parse(source).body
+    assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    body = node.body
+    first = body[0]
+    documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    return body[1:] if documented else body
+
+
+def is_plain(function: FunctionType) -> bool:
+    """Tell whether a function only reads and stores: nothing in it can fail."""
+    for node in (each for statement in _body(function) for each in ast.walk(statement)):
+        if isinstance(node, (ast.For, ast.While, ast.comprehension, ast.Raise, ast.Await)):
+            return False
+        if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Subscript, ast.BinOp, ast.JoinedStr)):
+            return False
+        if isinstance(node, ast.Call):
+            called = node.func
+            name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+            if name not in _HARMLESS:
+                return False
+    return True
+
+
+def _guards(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Try):
+        caught = [handler.type for handler in statement.handlers]
+        return any(isinstance(each, ast.Name) and each.id == "Exception" for each in caught)
+    if isinstance(statement, ast.With):
+        call = statement.items[0].context_expr
+        return isinstance(call, ast.Call) and getattr(call.func, "id", "") == "guard"
+    return False
+
+
+def _simple(statement: ast.stmt) -> bool:
+    """Tell whether a statement only reads and stores, or decides on nothing else."""
+    inside = list(ast.walk(statement))
+    calls = [each for each in inside if isinstance(each, ast.Call)]
+    names = [
+        each.func.attr if isinstance(each.func, ast.Attribute) else getattr(each.func, "id", "")
+        for each in calls
+    ]
+    return all(name in _HARMLESS for name in names)
+
+
+def is_guarded(function: FunctionType) -> bool:
+    """Tell whether all that a function does is inside a guard: what it calls fails in its place."""
+    body = _body(function)
+    return any(map(_guards, body)) and all(_guards(each) or _simple(each) for each in body)
