@@ -249,6 +249,9 @@ class Node:
     def keep(self, function: Any, args: Any, kwargs: Any) -> None:
         """Keep what the work is given, where content is captured: only tool calls do."""
 
+    def gave(self, items: list[Any]) -> None:
+        """Keep the items that a generator gave, where content is captured: only tool calls do."""
+
     def begin_and_end(
         self,
         runtime: Runtime,

@@ -105,6 +105,11 @@ class ToolCall(context.Block, Node):
         except Exception:
             record_failure("take the result of a tool")
 
+    def gave(self, items: list[Any]) -> None:
+        """Take the items that a generator gave, up to its end or to where its caller left it."""
+        if self.keeps_content:
+            self.result = items
+
     def take(self, arguments: Any, call_id: str | None = None) -> None:
         """Take arguments and id that became known after the call had begun; for gates alone."""
         self._arguments = arguments

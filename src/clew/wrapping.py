@@ -18,6 +18,9 @@ from clew import context
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_KEPT_ITEMS = 1000
+"""Items of a generator that are kept at the most, where content is captured."""
+
 
 class Recording(Protocol):
     """A node as the wrappers use it."""
@@ -50,6 +53,10 @@ class Recording(Protocol):
 
     def returned(self, value: Any) -> None:
         """Take note of a result."""
+        ...
+
+    def gave(self, items: list[Any]) -> None:
+        """Keep the items that a generator gave."""
         ...
 
     def finish(self, error: BaseException | None = None) -> None:
@@ -129,8 +136,10 @@ def _generator(function: Callable[..., Any], make: Callable[[], Recording]) -> A
         node = make()
         body: Generator[Any, Any, Any] = function(*args, **kwargs)
         stepper = context.Stepper(node.begin() or otel_context.get_current())
+        given: list[Any] | None = None
         if node.keeps_content:
             node.keep(function, args, kwargs)
+            given = []
         resume: Callable[[Any], Any] = body.send
         value: Any = None
         error: BaseException | None = None
@@ -149,6 +158,8 @@ def _generator(function: Callable[..., Any], make: Callable[[], Recording]) -> A
                     return stop.value
                 finally:
                     stepper.leave(token)
+                if given is not None and len(given) < _KEPT_ITEMS:
+                    given.append(item)
                 try:
                     value = yield item
                     resume = body.send
@@ -165,6 +176,8 @@ def _generator(function: Callable[..., Any], make: Callable[[], Recording]) -> A
             error = raised
             raise
         finally:
+            if given is not None:
+                node.gave(given)
             node.finish(error)
 
     return wrapper
@@ -175,8 +188,10 @@ def _async_generator(function: Callable[..., Any], make: Callable[[], Recording]
         node = make()
         body: AsyncGenerator[Any, Any] = function(*args, **kwargs)
         stepper = context.Stepper(node.begin() or otel_context.get_current())
+        given: list[Any] | None = None
         if node.keeps_content:
             node.keep(function, args, kwargs)
+            given = []
         resume: Callable[[Any], Any] = body.asend
         value: Any = None
         error: BaseException | None = None
@@ -195,6 +210,8 @@ def _async_generator(function: Callable[..., Any], make: Callable[[], Recording]
                     return
                 finally:
                     stepper.leave(token)
+                if given is not None and len(given) < _KEPT_ITEMS:
+                    given.append(item)
                 try:
                     value = yield item
                     resume = body.asend
@@ -211,6 +228,8 @@ def _async_generator(function: Callable[..., Any], make: Callable[[], Recording]
             error = raised
             raise
         finally:
+            if given is not None:
+                node.gave(given)
             node.finish(error)
 
     return wrapper

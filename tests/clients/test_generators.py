@@ -115,9 +115,42 @@ async def test_throw_and_close_pass_through(kit: Any):
     assert seen == ["thrown", "closed"]
 
 
+@pytest.mark.kits(asynchronous=True)
+async def test_athrow_and_aclose_pass_through(kit: Any):
+    """The same for an async generator, whose span ends in the task that closes it."""
+    seen: list[str] = []
+    with ScriptedProvider([kit.reply]) as server, captured() as exporter:
+        client = kit.client(server)
+
+        @clew.tool("steps")
+        async def steps() -> Any:
+            try:
+                yield 1
+            except LookupError:
+                seen.append("thrown")
+                await kit.ask(client)
+            try:
+                yield 2
+            finally:
+                seen.append("closed")
+
+        async with clew.run("agent"):
+            running = steps()
+            assert await anext(running) == 1
+            assert await running.athrow(LookupError("zqmark")) == 2
+            await asyncio.create_task(running.aclose())
+        await kit.close(client)
+        (step,) = exporter.by_name("execute_tool")
+        chat = of_kind(exporter, f"chat {kit.model}")
+        assert parent_of(exporter, chat) == step.context.span_id
+        assert b"zqmark" not in exporter.otlp_bytes()
+    assert seen == ["thrown", "closed"]
+
+
 # --- tools that an SDK runs by itself -------------------------------------------------------------------
 
 USED = ((10, 5), (20, 6), (30, 7))
+TOOLS = {"Rome": "weather", "Oslo": "people"}
 
 
 def asking(used: tuple[int, int], place: str | None) -> Reply:
@@ -126,7 +159,7 @@ def asking(used: tuple[int, int], place: str | None) -> Reply:
     calls = (
         ()
         if place is None
-        else (ScriptedToolCall(name="weather", arguments={"place": place}, id=f"call_{place}"),)
+        else (ScriptedToolCall(name=TOOLS[place], arguments={"place": place}, id=f"call_{place}"),)
     )
     usage = Usage(input_tokens=used[0], output_tokens=used[1])
     return Reply(text="zqmark", tool_calls=calls, usage=usage)
@@ -139,7 +172,8 @@ def replies() -> list[Reply]:
 
 def assert_three_rounds_and_two_tools(exporter: Any, run: Any, totals: Any) -> None:
     rounds = [span for span in exporter.spans if "clew.attempts" in span.attributes]
-    tools = exporter.by_name("execute_tool weather")
+    tools = exporter.by_name("execute_tool")
+    assert [span.attributes["gen_ai.tool.name"] for span in tools] == ["weather", "people"]
     assert [span.attributes["clew.round"] for span in rounds] == [1, 2, 3]
     found = [
         (
@@ -167,9 +201,14 @@ async def test_automatic_function_calling(kit: Any):
         """Tell the weather of a place."""
         return f"zqmark weather of {place}"
 
+    @clew.tool("people")
+    def people(place: str) -> str:
+        """Tell how many live in a place."""
+        return f"zqmark people of {place}"
+
     with ScriptedProvider(replies()) as server, captured() as exporter:
         client = kit.client(server)
-        config = types.GenerateContentConfig(tools=[weather])
+        config = types.GenerateContentConfig(tools=[weather, people])
         models = client.aio.models if kit.asynchronous else client.models
         with clew.run("agent") as run:
             answer = models.generate_content(model=kit.model, contents="zqmark", config=config)
@@ -185,27 +224,26 @@ async def test_automatic_function_calling(kit: Any):
 async def test_tool_runner(kit: Any):
     """The same for Anthropic's tool runner."""
 
-    def weather(place: str) -> str:
-        """Tell the weather of a place."""
-        with clew.tool("weather"):
-            return f"zqmark weather of {place}"
+    def made(name: str) -> Any:
+        def work(place: str) -> str:
+            """Tell something of a place."""
+            with clew.tool(name):
+                return f"zqmark {name} of {place}"
 
-    async def later(place: str) -> str:
-        """Tell the weather of a place."""
-        return weather(place)
+        async def later(place: str) -> str:
+            """Tell something of a place."""
+            return work(place)
 
-    later.__name__ = "weather"
-    if kit.asynchronous:
-        tool: Any = anthropic.beta_async_tool(later)
-    else:
-        tool = anthropic.beta_tool(weather)
+        work.__name__ = later.__name__ = name
+        return anthropic.beta_async_tool(later) if kit.asynchronous else anthropic.beta_tool(work)
+
     with ScriptedProvider(replies()) as server, captured() as exporter:
         client = kit.client(server)
         with clew.run("agent") as run:
             runner = client.beta.messages.tool_runner(
                 model=kit.model,
                 max_tokens=64,
-                tools=[tool],
+                tools=[made("weather"), made("people")],
                 messages=[{"role": "user", "content": "zqmark"}],
             )
             answer = runner.until_done()

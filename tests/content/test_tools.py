@@ -63,7 +63,7 @@ def content(exporter: CaptureExporter, name: str) -> tuple[Any, Any]:
 
 
 async def test_every_kind_of_tool_shows_what_it_takes_and_gives() -> None:
-    """Functions and coroutines give a result; generators have arguments alone."""
+    """Functions and coroutines give a result, generators the items that they have given."""
     with captured(instrument=False, capture="full", content_to=SPANS) as exporter:
         assert {"found": Place("x"), "limit": 5} == look_up(Place("x"), limit=5)
         expected = {"place": {"name": "x", "rank": 1}, "limit": 5}
@@ -71,9 +71,37 @@ async def test_every_kind_of_tool_shows_what_it_takes_and_gives() -> None:
         await look_up_later("x")
         assert ({"place": "x"}, {"found": "x"}) == content(exporter, "look-up-later")
         assert ["x"] == list(pieces("x"))
-        assert ({"place": "x"}, None) == content(exporter, "pieces")
+        assert ({"place": "x"}, ["x"]) == content(exporter, "pieces")
         assert ["x"] == [one async for one in pieces_later("x")]
-        assert ({"place": "x"}, None) == content(exporter, "pieces-later")
+        assert ({"place": "x"}, ["x"]) == content(exporter, "pieces-later")
+
+
+async def test_a_generator_that_is_left_shows_what_it_gave() -> None:
+    """Items up to where its caller went away, and never more than a bound."""
+
+    @clew.tool("endless")
+    def endless() -> Iterator[str]:
+        yield from map(str, range(10**9))
+
+    @clew.tool("endless-later")
+    async def endless_later() -> AsyncIterator[str]:
+        for number in range(10**9):
+            yield str(number)
+
+    with captured(instrument=False, capture="full", content_to=SPANS) as exporter:
+        running = endless()
+        assert [next(running), next(running)] == ["0", "1"]
+        running.close()  # type: ignore[attr-defined]
+        assert ({}, ["0", "1"]) == content(exporter, "endless")
+        later = endless_later()
+        assert [await anext(later), await anext(later)] == ["0", "1"]
+        await later.aclose()  # type: ignore[attr-defined]
+        assert ({}, ["0", "1"]) == content(exporter, "endless-later")
+        for number in endless():
+            if number == "1500":
+                break
+        _, result = content(exporter, "endless")
+        assert [str(number) for number in range(1000)] == result
 
 
 def test_a_block_shows_what_it_is_told() -> None:
