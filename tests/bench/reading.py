@@ -1,11 +1,11 @@
 """How the reading side grows: `python tests/bench/reading.py [--full]`.
 
 Starts `clew serve` on loopback over an empty store and sends it runs of 14 spans as OTLP/HTTP
-protobuf, 20 runs in a request, plain and packed with gzip by turns, up to 10,000, 100,000 and (with
-`--full`) 1,000,000 spans. At each size it prints what receiving cost (CPU time of the server
-process, all its threads), how large the file is, and how long questions take: lists, searches whose
-conditions never meet, one run, costs, a timeline. Questions are asked over HTTP (CPU time of the
-server for one request) and below it, of the store alone (CPU time of the calling thread).
+protobuf, 20 runs in a request (`--runs`), plain and packed with gzip by turns, up to 10,000, 100,000
+and (with `--full`) 1,000,000 spans. At each size it prints what receiving cost (CPU time of the
+server process, all its threads), how large the file is, and how long questions take: lists,
+searches whose conditions never meet, one run, costs, a timeline. Questions are asked over HTTP (CPU
+time of the server for one request) and below it, of the store alone (CPU time of this thread).
 
 CPU time, because wall time on a busy machine is that of its other work. Linux only: the times of
 another process are read from /proc.
@@ -37,7 +37,6 @@ from clew.store.reader import Reader
 from clew.store.records import Page, RunFilter
 
 SIZES = (10_000, 100_000, 1_000_000)
-RUNS_IN_REQUEST = 20
 APART_NS = 36 * 10**9
 """Between the starts of two runs, so that 71,000 of them fill a month."""
 TIMES = 9
@@ -117,8 +116,11 @@ class Ingest(NamedTuple):
 class Filler:
     """Sends runs until the store has as many spans as are wanted."""
 
-    def __init__(self, server: Served, made: tuple[Template, ...], deadline: float) -> None:
+    def __init__(
+        self, server: Served, made: tuple[Template, ...], deadline: float, at_once: int
+    ) -> None:
         self._server = server
+        self._at_once = at_once
         self._made = made
         self._deadline = deadline
         self._began_ns = time.time_ns() - 29 * 86_400 * 10**9
@@ -138,18 +140,18 @@ class Filler:
                 return None
             packed = turn % 2 == 1
             # Several requests in one measurement: the clock of a process ticks in 10 ms.
-            bodies = [self._body() for _ in range(4)]
+            bodies = [self._body() for _ in range(max(4, 80 // self._at_once))]
             if packed:
                 bodies = [gzip.compress(each, 6) for each in bodies]
             before = self._server.cpu_s()
             for body in bodies:
                 self._server.send(body, packed=packed)
             spent[packed] += self._server.cpu_s() - before
-            sent[packed] += len(bodies) * RUNS_IN_REQUEST * SPANS
+            sent[packed] += len(bodies) * self._at_once * SPANS
         return Ingest(*(sent[each] / max(spent[each], 1e-9) for each in (False, True)))
 
     def _body(self) -> bytes:
-        first, self.runs = self.runs, self.runs + RUNS_IN_REQUEST
+        first, self.runs = self.runs, self.runs + self._at_once
         return b"".join(
             copy_of(
                 self._made[number % len(self._made)],
@@ -231,13 +233,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true", help="up to 1,000,000 spans (ten minutes)")
     parser.add_argument("--minutes", type=float, default=20.0, help="stop filling after that long")
+    parser.add_argument("--runs", type=int, default=20, help="runs in a request")
     options = parser.parse_args()
     made = templates()
     folder = Path(tempfile.mkdtemp(prefix="clew-bench-"))
     try:
         server = Served(folder)
         reader: Reader | None = None
-        filler = Filler(server, made, time.monotonic() + options.minutes * 60)
+        filler = Filler(server, made, time.monotonic() + options.minutes * 60, options.runs)
         try:
             for size in SIZES if options.full else SIZES[:-1]:
                 found = filler.fill(size)
