@@ -100,6 +100,15 @@ class SqliteLedger:
         self._lock = threading.Lock()
         self._lock_pid = os.getpid()
 
+    def __del__(self) -> None:
+        opened: _Opened | None = getattr(self, "_opened", None)
+        if opened is None:
+            return
+        if opened.pid == os.getpid():
+            opened.connection.close()
+        else:
+            _left_by_fork.append(opened.connection)
+
     def reserve(self, ticket: str, entries: Sequence[Entry], planned: Amount) -> str | None:
         """Book `planned` on all accounts, or on none: then return the reason code."""
         with self._open() as connection:
