@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import json
+import re
+import string
+import sys
 import time
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clew import redaction
 from clew.redaction import DETECTORS, FAILED, MASK, TEXT_LIMIT, Redactor, names_a_secret
 
 REDACTOR = Redactor()
@@ -219,3 +223,86 @@ def test_no_text_makes_a_pattern_slow(text: str) -> None:
     REDACTOR.text(text)
     assert time.process_time() - started < 2.0
     assert len({name for name, _ in DETECTORS}) == len(DETECTORS)
+
+
+LIKELY = st.sampled_from(
+    [
+        *(
+            "sk-",
+            "sk_live_",
+            "gsk_",
+            "AIza",
+            "ghp_",
+            "npm_",
+            "SG.",
+            "eyJ",
+            "ya29.",
+            "xoxb-",
+            "AKIA",
+        ),
+        *(
+            "PRIVATE KEY",
+            "-----BEGIN ",
+            "-----",
+            "https://",
+            "@",
+            "?",
+            "&",
+            "=",
+            ": ",
+            "key",
+            "api_",
+        ),
+        *("bearer ", "BAS\u0130C ", "pa\u017f\u017fword", "\u212aey", "token", "basic ", "a" * 17),
+        *(
+            "GB82",
+            "WEST",
+            "1234",
+            "4111 1111 1111 1111",
+            "5698 7654 32",
+            ".",
+            "-",
+            "_",
+            "A" * 16,
+            "\n",
+        ),
+    ]
+)
+
+
+@given(st.lists(LIKELY | st.text(max_size=5), max_size=8).map("".join))
+def test_what_is_searched_first_is_in_whatever_a_pattern_fits(text: str) -> None:
+    """A text that a pattern is not tried on is one that it does not fit."""
+    for name, detector in DETECTORS:
+        if isinstance(detector, redaction._Pattern) and detector.pattern.search(text):
+            assert detector.may_be(text), name
+    if redaction._IBAN.search(text):
+        assert redaction._TWO_DIGITS(text)
+    if redaction._CARD.search(text):
+        assert redaction._TWELVE_DIGITS(text)
+
+
+def test_letters_are_alike_where_the_case_does_not_matter() -> None:
+    """Every character that a pattern takes for a letter is taken for it by the quick search."""
+    alike = re.compile("[a-z]", re.IGNORECASE)
+    found = [chr(code) for code in range(sys.maxunicode + 1) if alike.match(chr(code))]
+    assert {"\u0130", "\u0131", "\u017f", "\u212a"} < set(found)
+    for one in found:
+        letters = [each for each in string.ascii_lowercase if re.match(each, one, re.IGNORECASE)]
+        assert letters == [redaction._folded(one)]
+
+
+@given(st.text("_abcdefKSkls\u00e9", max_size=15) | st.text(max_size=15))
+def test_a_short_word_is_no_secret(word: str) -> None:
+    """What is passed over for being short and of letters is nothing that any rule looks for."""
+    expected = word
+    for _, detect in DETECTORS:
+        expected = detect(expected)
+    assert expected == redaction._own(word)
+
+
+def test_keys_of_messages_name_no_secret() -> None:
+    """Keys that are not looked at are none that would be found."""
+    for key in redaction._NO_SECRETS:
+        assert not names_a_secret(key + " ")
+        assert key == REDACTOR.text(key)

@@ -33,9 +33,69 @@ Detector = Callable[[str], str]
 """Returns a text with what it finds masked."""
 
 
-def _sub(pattern: str, replacement: str, flags: int = 0) -> Detector:
-    compiled = re.compile(pattern, flags)
-    return lambda text: compiled.sub(replacement, text)
+class _Pattern:
+    """Puts a replacement where a pattern fits.
+
+    Args:
+        may_be: tells, quickly, whether the pattern can fit in a text at all.
+        pattern: the pattern.
+        replacement: what is put there.
+        flags: the pattern's flags.
+    """
+
+    __slots__ = ("_replacement", "may_be", "pattern")
+
+    def __init__(
+        self, may_be: Callable[[str], object], pattern: str, replacement: str, flags: int = 0
+    ) -> None:
+        self.may_be = may_be
+        self.pattern = re.compile(pattern, flags)
+        self._replacement = replacement
+
+    def __call__(self, text: str) -> str:
+        return self.pattern.sub(self._replacement, text) if self.may_be(text) else text
+
+
+# Searching a text for a few characters is far quicker than for a pattern.
+
+_ALIKE: Final = str.maketrans({"\u0130": "i", "\u0131": "i", "\u017f": "s", "\u212a": "k"})
+"""Letters that patterns take for others where the case does not matter."""
+_WITH_UNDERSCORE: Final = ("sk_", "rk_", "pk_", "hf_", "r8_", "npm_", "dop_v1_", "github_pat_")
+_WITH_HYPHEN: Final = ("sk-", "xai-", "pplx-", "glpat-", "xox", "pypi-", "AGE-SECRET-KEY-1")
+_WITH_NEITHER: Final = ("AIza", "ya29.", "AKIA", "ASIA", "ABIA", "ACCA", "SG.")
+_PARTS_OF_NAMES: Final = ("key", "passw", "pwd", "passphrase", "secret", "credential", "token")
+
+
+def _folded(text: str) -> str:
+    return text.lower() if text.isascii() else text.translate(_ALIKE).lower()
+
+
+def _with_credentials(text: str) -> bool:
+    return "@" in text and "://" in text
+
+
+def _with_query(text: str) -> bool:
+    return "=" in text and ("?" in text or "&" in text or ";" in text)
+
+
+def _with_vendor(text: str) -> bool:
+    if "_" in text and ("gh" in text or any(mark in text for mark in _WITH_UNDERSCORE)):
+        return True
+    if "-" in text and any(mark in text for mark in _WITH_HYPHEN):
+        return True
+    return any(mark in text for mark in _WITH_NEITHER)
+
+
+def _with_scheme(text: str) -> bool:
+    folded = _folded(text)
+    return "bearer" in folded or "basic" in folded
+
+
+def _with_name(text: str) -> bool:
+    if ":" not in text and "=" not in text:
+        return False
+    folded = _folded(text)
+    return any(part in folded for part in _PARTS_OF_NAMES)
 
 
 _VENDORS: Final = "|".join(  # noqa: FLY002 - one shape for each line
@@ -83,16 +143,20 @@ def _luhn(digits: str) -> bool:
 
 _CARD: Final = re.compile(r"(?<![0-9A-Za-z])[0-9](?:[ -]?[0-9]){11,18}(?![0-9A-Za-z])", re.ASCII)
 
+_TWELVE_DIGITS: Final = re.compile(r"[0-9](?:[ -]?[0-9]){11}").search
+
 
 def _cards(text: str) -> str:
     def masked(found: re.Match[str]) -> str:
         digits = re.sub(r"[ -]", "", found[0])
         return MASK if _luhn(digits) and len(set(digits)) > 1 else found[0]
 
-    return _CARD.sub(masked, text)
+    return _CARD.sub(masked, text) if _TWELVE_DIGITS(text) else text
 
 
 _IBAN: Final = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}[0-9]{2}(?:[ -]?[A-Za-z0-9]){11,30}")
+
+_TWO_DIGITS: Final = re.compile(r"[0-9]{2}").search
 
 
 def _is_iban(compact: str) -> bool:
@@ -115,13 +179,14 @@ def _ibans(text: str) -> str:
                 return MASK + candidate[end:]
         return candidate
 
-    return _IBAN.sub(masked, text)
+    return _IBAN.sub(masked, text) if _TWO_DIGITS(text) else text
 
 
 DETECTORS: Final[tuple[tuple[str, Detector], ...]] = (
     (
         "private_key",
-        _sub(
+        _Pattern(
+            lambda text: "PRIVATE KEY" in text,
             r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
             r".*?(?:-----END [A-Z0-9 ]{0,40}-----|\Z)",
             MASK,
@@ -130,18 +195,38 @@ DETECTORS: Final[tuple[tuple[str, Detector], ...]] = (
     ),
     (
         "url_credentials",
-        _sub(r"(\b[A-Za-z][A-Za-z0-9+.-]{0,20}://)[^\s/?#\"'<>]{1,1024}@", rf"\1{MASK}@"),
+        _Pattern(
+            _with_credentials,
+            r"(\b[A-Za-z][A-Za-z0-9+.-]{0,20}://)[^\s/?#\"'<>]{1,1024}@",
+            rf"\1{MASK}@",
+        ),
     ),
-    ("url_query", _sub(rf"([?&;]{_QUERY}=)[^&\s#\"'<>]+", rf"\1{MASK}", re.IGNORECASE)),
-    ("jwt", _sub(r"\beyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?", MASK)),
-    ("vendor_key", _sub(rf"(?<![A-Za-z0-9])(?:{_VENDORS})", MASK)),
+    (
+        "url_query",
+        _Pattern(_with_query, rf"([?&;]{_QUERY}=)[^&\s#\"'<>]+", rf"\1{MASK}", re.IGNORECASE),
+    ),
+    (
+        "jwt",
+        _Pattern(
+            lambda text: "eyJ" in text,
+            r"\beyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?",
+            MASK,
+        ),
+    ),
+    ("vendor_key", _Pattern(_with_vendor, rf"(?<![A-Za-z0-9])(?:{_VENDORS})", MASK)),
     (
         "authorization",
-        _sub(r"\b(bearer|basic)(\s+)[A-Za-z0-9._~+/=:-]{8,}", rf"\1\2{MASK}", re.IGNORECASE),
+        _Pattern(
+            _with_scheme,
+            r"\b(bearer|basic)(\s+)[A-Za-z0-9._~+/=:-]{8,}",
+            rf"\1\2{MASK}",
+            re.IGNORECASE,
+        ),
     ),
     (
         "named_secret",
-        _sub(
+        _Pattern(
+            _with_name,
             rf"\b({_NAMES})([\"']?\s{{0,4}}[:=]\s{{0,4}})(\"[^\"]*\"|'[^']*'|[^\s\"',;&]+)",
             rf"\1\2{MASK}",
             re.IGNORECASE,
@@ -149,7 +234,8 @@ DETECTORS: Final[tuple[tuple[str, Detector], ...]] = (
     ),
     (
         "e-mail",
-        _sub(
+        _Pattern(
+            lambda text: "@" in text,
             r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})+",
             MASK,
         ),
@@ -158,6 +244,18 @@ DETECTORS: Final[tuple[tuple[str, Detector], ...]] = (
     ("card", _cards),
 )
 """What is looked for, in this order: the name of the rule, and the rule."""
+
+_SHORT: Final = 16
+
+
+def _own(text: str) -> str:
+    # A short word without digits is nothing that any of them looks for.
+    if len(text) < _SHORT and text.replace("_", "").isalpha():
+        return text
+    for _, detect in DETECTORS:
+        text = detect(text)
+    return text
+
 
 _SECRET_WORDS: Final = frozenset(
     {
@@ -168,6 +266,10 @@ _SECRET_WORDS: Final = frozenset(
     }
 )
 _SECRET_PAIRS: Final = frozenset({"api", "access", "private", "secret", "signing", "encryption"})
+_NO_SECRETS: Final = frozenset(
+    {"type", "role", "content", "name", "id", "arguments", "response", "finish_reason"}
+)
+"""Keys of nearly all messages, which need no second look."""
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
@@ -176,6 +278,8 @@ def names_a_secret(key: str) -> bool:
 
     So `session_token` and `apiKey` do, `max_tokens`, `author` and `token_type` do not.
     """
+    if key in _NO_SECRETS:
+        return False
     words = [word.lower() for word in _WORDS.findall(key[:256])]
     if not words:
         return False
@@ -234,7 +338,7 @@ class Redactor:
         text_limit: int = TEXT_LIMIT,
         detectors: Sequence[Detector] | None = None,
     ) -> None:
-        own = (*(rule for _, rule in DETECTORS), *_also) if detectors is None else detectors
+        own = (_own, *_also) if detectors is None else detectors
         self._detectors = (*own, *extra)
         self._limit = text_limit
         self.repeats = detectors is None and not extra and not _functions
