@@ -150,6 +150,7 @@ class LogicalCall:
             return None
         if self.failure is not None:
             self.round.wait_ns += time.perf_counter_ns() - self._failed_at
+            self.round.failed_as = failure_of(self.failure)
         self.failure = None
         self.unread = False
         return self.round

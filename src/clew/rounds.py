@@ -35,7 +35,7 @@ from clew.semconv import (
     ROUND,
     SEQ,
 )
-from clew.spans import Agent, Node, Terminated, error_type, is_cancellation
+from clew.spans import Agent, Node, Terminated, error_type, is_cancellation, put
 from clew.tools import REGISTERED, infer, joined
 from clew.typing import Route
 
@@ -113,6 +113,7 @@ class Round(Node):
         "cost",
         "counted",
         "ending",
+        "failed_as",
         "grouped",
         "hops",
         "late",
@@ -140,6 +141,8 @@ class Round(Node):
         self.resend = resend
         self.attempts = 0
         self.wait_ns = 0
+        self.failed_as: str | None
+        """How the attempt before the last has failed; set where there was one."""
         self.number: int | None = None
         self.hops = hops
         self.operation = request.operation or route.operation
@@ -331,6 +334,7 @@ class Round(Node):
         """Add what is remarkable about how the request was sent."""
         if self.wait_ns:
             attributes[semconv.ATTEMPT_WAIT_MS] = self.wait_ns / 1e6
+            put(attributes, semconv.ATTEMPT_ERROR, getattr(self, "failed_as", None))
         if self.resend:
             attributes[semconv.HTTP_RESEND_COUNT] = self.resend
         if self.route.stream:

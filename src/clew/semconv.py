@@ -156,6 +156,7 @@ SPAN_DIGEST: Final = "clew.span.digest"
 ATTEMPTS: Final = "clew.attempts"
 ATTEMPT_GROUPED: Final = "clew.attempt.grouped"
 ATTEMPT_WAIT_MS: Final = "clew.attempt.wait_ms"
+ATTEMPT_ERROR: Final = "clew.attempt.error"
 COST_USD: Final = "clew.cost.usd"
 COST_INPUT_USD: Final = "clew.cost.input.usd"
 COST_OUTPUT_USD: Final = "clew.cost.output.usd"
@@ -389,6 +390,7 @@ RULES: Final[dict[str, Rule]] = {
     ATTEMPTS: Number(1),
     ATTEMPT_GROUPED: _flag,
     ATTEMPT_WAIT_MS: Number(0, 1e12),
+    ATTEMPT_ERROR: _name,
     COST_USD: _money,
     COST_INPUT_USD: _money,
     COST_OUTPUT_USD: _money,

@@ -58,6 +58,7 @@ async def test_each_call_of_the_application_is_one_round(
     assert [each["clew.attempts"] for each in found] == [3, 2, 2, 2]
     assert [each.get("error.type") for each in found] == [None, *[kit.errors[429]] * 3]
     assert [each["clew.attempt.wait_ms"] >= 15 for each in found] == [True] * 4
+    assert [each["clew.attempt.error"] for each in found] == [kit.errors[429]] * 4
     assert [each.get("gen_ai.usage.input_tokens") for each in found] == [100, None, None, None]
 
 

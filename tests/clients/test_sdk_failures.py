@@ -47,7 +47,7 @@ def refusal(status: int) -> Reply:
 
 def error_of(kit: Any, status: int) -> str:
     """Return how the round names an error: by the provider's word, else by the status."""
-    return kit.errors[status] or str(status)
+    return kit.errors.get(status) or str(status)
 
 
 # --- refusals and retries ---------------------------------------------------------------------------
@@ -95,6 +95,9 @@ async def test_a_call_that_succeeds_at_the_second_attempt(kit: Any, compare: Any
     assert found.told(
         "clew.attempts", "clew.attempt.grouped", "error.type", "http.response.status_code"
     ) == {"clew.attempts": 2, "clew.attempt.grouped": True, "http.response.status_code": 200}
+    told = found.told("clew.attempt.error", "clew.attempt.wait_ms")
+    assert told["clew.attempt.error"] == error_of(kit, kit.retried)
+    assert told["clew.attempt.wait_ms"] > 0
 
 
 @pytest.mark.kits(having="stream retries")
