@@ -71,3 +71,53 @@ async def test_openai_and_anthropic_are_recorded(compare: Any, scenario: Any, tm
 async def test_the_other_sdks_are_recorded(compare: Any, scenario: Any, tmp_path: Path):
     """The same for each of the others."""
     await is_recorded(compare, scenario, tmp_path / "data")
+
+
+LATER = {"role": "user", "content": f"{MARK} said later"}
+
+
+async def is_as_it_was_sent(
+    kit: Any, compare: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Change what a call was given while its answer streams: the record is of what was sent."""
+    arguments = type(kit).arguments
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(type(kit), "arguments", lambda _, **more: {**given, **more})
+
+    async def scenario(session: Any) -> Any:
+        given.clear()
+        given.update(arguments(kit))
+        stream = await kit.stream(session.client)
+        read = await session.read(stream, limit=1)
+        given["messages"][0]["content"] = LATER["content"]
+        given["messages"].append(LATER)
+        read += await session.read(stream)
+        given.update(arguments(kit))
+        return read
+
+    settings = {"capture": "full", "prompt_capture": True, "data_dir": folder}
+    found = await compare(scenario, settings=settings)
+    assert found.error is None
+    _, (row, record) = recorded(folder)
+    assert row.model == kit.model
+    assert record.system.text == PLACE
+    assert "later" not in json.dumps(record.messages)
+    sent = json.loads(found.requests[0][3])
+    assert "later" not in json.dumps(sent)
+    assert dict(_guard.failures) == {}
+
+
+@pytest.mark.kits("stainless")
+async def test_what_openai_and_anthropic_were_given_may_change(
+    kit: Any, compare: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """An application that goes on with its list of messages changes nothing that is recorded."""
+    await is_as_it_was_sent(kit, compare, tmp_path / "data", monkeypatch)
+
+
+@pytest.mark.kits("sdks", having="lists")
+async def test_what_the_other_sdks_were_given_may_change(
+    kit: Any, compare: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The same for each of the others."""
+    await is_as_it_was_sent(kit, compare, tmp_path / "data", monkeypatch)

@@ -59,7 +59,8 @@ class Kit:
     """Whether there is a blocking client (False), and an asynchronous one (True)."""
     can: ClassVar[frozenset[str]] = frozenset()
     """What the SDK has: `with` (streams are context managers), `retries`, `stream retries`,
-    `bounded retries`, `eager` (a stream is requested before it is read), `stream errors`."""
+    `bounded retries`, `eager` (a stream is requested before it is read), `stream errors`, `lists`
+    (messages are a list that the caller keeps)."""
     plain_variants: ClassVar[dict[str, Variant]] = {}
     stream_variants: ClassVar[dict[str, Variant]] = {}
     formats: ClassVar[tuple[WireFormat, ...]] = FORMATS

@@ -93,6 +93,7 @@ class Converse(_Bedrock):
     """`converse` and `converse_stream`."""
 
     api = "Converse"
+    can = _Bedrock.can | {"lists"}
     names_model = False
 
     def arguments(self, **more: Any) -> dict[str, Any]:

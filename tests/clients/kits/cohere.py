@@ -44,7 +44,7 @@ class Cohere(Kit):
     model = "command-a-03-2025"
     names_model = False
     stream_grouped = False
-    can = frozenset({"retries", "bounded retries"})
+    can = frozenset({"retries", "bounded retries", "lists"})
     plain_variants: ClassVar[Any] = {
         "raw response": _raw,
         "structured output": _json_object,

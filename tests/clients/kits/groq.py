@@ -53,7 +53,7 @@ class Groq(Kit):
     provider, api = "Groq", "chat completions"
     model = "llama-3.3-70b-versatile"
     can = frozenset(
-        {"with", "retries", "stream retries", "bounded retries", "eager", "stream errors"}
+        {"with", "retries", "stream retries", "bounded retries", "eager", "stream errors", "lists"}
     )
     plain_variants: ClassVar[Any] = {
         "raw response": _raw,

@@ -46,7 +46,7 @@ class Ollama(Kit):
         "functions as tools": _callable_tool,
     }
     errors: ClassVar[Any] = dict.fromkeys((400, 401, 404, 429, 500), "")
-    can = frozenset({"stream errors"})
+    can = frozenset({"stream errors", "lists"})
 
     def client(self, server: ScriptedProvider, *, timeout: float = 10, retries: int = 0) -> Any:
         return (ollama.AsyncClient if self.asynchronous else ollama.Client)(

@@ -34,7 +34,7 @@ class Speakeasy(Kit):
 
     library: ClassVar[Any]
     utilities: ClassVar[str]
-    can = frozenset({"with", "retries", "stream retries", "eager"})
+    can = frozenset({"with", "retries", "stream retries", "eager", "lists"})
 
     def __init__(self, *, asynchronous: bool) -> None:
         super().__init__(asynchronous=asynchronous)
