@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 import clew
+from clew.pipeline.otlp_http import FastOTLPSpanExporter
 from clew.settings import Settings
 from clew.testing import CaptureExporter, OtlpSink, Reply, ScriptedProvider
 
@@ -224,29 +225,67 @@ def test_a_clock_that_steps_back(monkeypatch: pytest.MonkeyPatch) -> None:
         assert 0 <= each.end_time - each.start_time < 10**9, each.name
 
 
+def _used(client: httpx.Client, url: str, number: int) -> None:
+    """Use a client as one run does: some ask, some read a stream, some leave one."""
+    if number % 5 == 0:
+        client.post(url, json=bodies(number))
+    elif number % 11 == 0:
+        with client.stream("POST", url, json={**ASK, "stream": True}) as got:
+            for _ in got.iter_bytes():
+                pass
+    elif number % 31 == 0:
+        left = client.send(
+            client.build_request("POST", url, json={**ASK, "stream": True}), stream=True
+        )
+        next(left.iter_raw())
+        left.close()
+
+
+async def _aused(url: str, turns: int) -> None:
+    async with httpx.AsyncClient(trust_env=False) as client:
+
+        async def one(number: int) -> None:
+            async with clew.run("desk", actor=f"a{number}", conversation_id=f"c{number}"):
+                await client.post(url, json=bodies(number))
+                async with client.stream("POST", url, json={**ASK, "stream": True}) as got:
+                    async for _ in got.aiter_bytes():
+                        pass
+
+        for first in range(0, turns, AT_ONCE):
+            await asyncio.gather(*map(one, range(first, first + AT_ONCE)))
+
+
 def _soaked(turns: int) -> list[tuple[int, int, int]]:
     """Return memory (KiB), open files and threads after each fifth of the work."""
-    exporter = CaptureExporter()
-    settings = Settings(digest_key="k", export_delay_ms=5, seal_grace_s=0, queue_size=20_000)
-    clew.configure("tests", settings=settings, span_exporters=[exporter])
-    clew.instrument()
+    settings = Settings(
+        digest_key="k", export_delay_ms=50, seal_grace_s=0, queue_size=20_000, heartbeat_s=0.05
+    )
     found: list[tuple[int, int, int]] = []
-    with ScriptedProvider(answer) as provider, httpx.Client(trust_env=False) as client:
+    with (
+        ScriptedProvider(answer) as provider,
+        OtlpSink() as sink,
+        httpx.Client(trust_env=False) as client,
+    ):
+        exporter = FastOTLPSpanExporter(endpoint=sink.traces_endpoint, timeout=10)
+        clew.configure("tests", settings=settings, span_exporters=[exporter])
+        clew.instrument()
         url = f"{provider.openai_base_url}/chat/completions"
         for part in range(6):
             for number in range(turns):
                 with clew.run("desk"):
                     with clew.tool("search"):
                         clew.decide("tool", "allow")
-                    if number % 5 == 0:
-                        client.post(url, json=bodies(number))
+                    _used(client, url, number)
+            asyncio.run(_aused(url, turns // 10))
             assert clew_flushed()
-            exporter.clear()
-            provider.requests.clear()
+            assert len(sink.spans) >= turns * 4
+            for kept in (sink.traces, sink.bodies, sink.requests, provider.requests):
+                kept.clear()
             gc.collect()
             if part:  # the first warms caches up
                 found.append(_usage())
-    clew.shutdown()
+        clew.shutdown()
+    assert exporter.lost == 0
     return found
 
 
@@ -271,7 +310,7 @@ def _flat(found: list[tuple[int, int, int]], most_kib: int) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="this system has no /proc")
 def test_a_short_soak() -> None:
-    """Memory, files and threads are flat over a few thousand runs."""
+    """Memory, files and threads are flat over some thousand runs, streams and exports."""
     _flat(_soaked(300), 8 * 1024)
 
 
