@@ -15,7 +15,7 @@ import anthropic
 import httpx
 import openai
 import pytest
-from formats import CLAUDE, FORMATS, OPENAI_CHAT, Format, mark, odd
+from formats import CLAUDE, FORMATS, OPENAI_CHAT, PREFIX, Format, mark, odd
 from opentelemetry import baggage, trace
 from opentelemetry.context import attach, detach
 from surroundings import Answers, watched
@@ -23,6 +23,7 @@ from surroundings import Answers, watched
 import clew
 from clew.allow_list import AllowList, Identifier
 from clew.dialects import recognise
+from clew.settings import Settings
 from clew.testing import Reply, ScriptedProvider, ScriptedToolCall
 
 _CLIENT = 3
@@ -366,3 +367,25 @@ def test_the_search_finds_what_is_let_through(
     for form in (mark("x").encode().hex(), base64.b64encode(b"a" + mark("x").encode()).decode()):
         everything.places = {"here": form.encode()}
         assert {"here"} == everything.found().keys()
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+def test_a_receiver_s_credentials_are_in_no_log(
+    protocol: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """What Clew logs of a receiver that is not there has nothing of its address and headers."""
+    monkeypatch.setenv("CLEW_DATA_DIR", str(tmp_path))
+    address = f"http://{mark('user')}:{mark('password')}@127.0.0.1:9/{mark('path')}?k={mark('q')}"
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"authorization=Bearer {mark('token')}")
+    caplog.set_level("DEBUG", "clew")
+    settings = Settings.from_environment(export_delay_ms=20, seal_grace_s=0.01, shutdown_s=1)
+    clew.configure("tests", settings=settings)
+    with clew.run("leak-test"), clew.tool("find"):
+        pass
+    clew.shutdown()
+    ours = [each for each in caplog.records if each.name.startswith("clew")]
+    said = "\n".join(f"{each.getMessage()} {each.args}" for each in ours)
+    assert "lost" in said
+    assert PREFIX not in said.lower()
