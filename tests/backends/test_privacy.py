@@ -80,6 +80,39 @@ def test_nothing_of_a_careless_application_is_in_jaegers_storage(
     assert careless.MARKER.encode() not in held(gate.folder)  # queue and log
 
 
+@pytest.mark.parametrize("profile", ["agent", "sampling"])
+def test_the_other_profiles_keep_the_marker_back(
+    profile: str, jaeger: real_peers.Jaeger, tmp_path: Path
+) -> None:
+    """An agent before the gateway, and a gateway that samples, redact events as the gateway does."""
+    names = ["agent"] if profile == "agent" else ["gateway", "sampling"]
+    settings = {
+        "CLEW_GATEWAYS": f"[{jaeger.otlp}]",
+        "CLEW_JAEGER": jaeger.otlp,
+        "CLEW_DECISION_WAIT": "1s",
+        "CLEW_DECISION_AFTER_ROOT": "1s",
+        "CLEW_KEEP_PERCENT": "100",
+    }
+    trace_id = f"{profile:0>32}".encode().hex()[-32:]
+    agent = f"careless{profile}"
+    with real_peers.Collector(tmp_path, *names, **settings) as running:
+        assert 200 == post(running.otlp, "traces", careless.message(trace_id, agent))
+
+        def trace() -> Any:
+            try:
+                return jaeger.get(f"/api/traces/{trace_id}")
+            except OSError:
+                return None
+
+        answer = agent_runs.eventually(trace)
+    (span,) = answer["data"][0]["spans"]
+    assert agent in str(span["tags"])
+    assert {"_OTHER", "exception"} == {
+        each["value"] for log in span["logs"] for each in log["fields"] if each["key"] == "event"
+    }
+    assert careless.MARKER not in str(answer)
+
+
 def test_the_same_spans_without_the_collector_do_hold_the_marker(
     programs: None, tmp_path: Path
 ) -> None:
