@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from kits.base import settle
+from kits.comparing import described, normal
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 import clew
-from clew import _guard, decisions, dialects, exchange, rounds, spans
+from clew import _guard, decisions, dialects, exchange, rounds, spans, streams
 from clew.allow_list import AllowList
 from clew.pipeline import runtime
 from clew.pipeline.filter import Filter
@@ -46,6 +48,8 @@ def reader_of(kit: Any) -> type:
 
 STEPS: dict[str, tuple[Any, str]] = {
     "recognise the request": (exchange, "recognise"),
+    "begin an exchange": (exchange, "begin"),
+    "follow a body": (streams.StreamTap, "__init__"),
     "read the request": (dialect_of, "request"),
     "read the response": (dialect_of, "response"),
     "make a stream reader": (dialect_of, "stream"),
@@ -129,6 +133,78 @@ async def test_a_step_that_fails(
     assert logged
     assert len(logged) == len(set(logged))
     assert "zqmark" not in caplog.text
+
+
+async def use_it(kit: Any, server: ScriptedProvider) -> list[Any]:
+    """Return what an application sees of a plain call, a stream, a tool, a refusal."""
+    client = await settle(kit.client(server))
+    seen: list[Any] = []
+    with clew.run("agent"):
+        seen.append(normal(await kit.ask(client)))
+        seen.append(normal(await kit.gathered(await kit.stream(client))))
+        with trace.get_tracer("somebody.else").start_as_current_span("inner") as inner:
+            inner.set_attribute("message", "zqmark")
+        with clew.tool("find") as tool:
+            tool.result_bytes = 3
+        try:
+            await kit.ask(client)
+        except Exception as error:
+            seen.append(described(error))
+        with pytest.raises(LookupError), clew.tool("find"):
+            raise LookupError
+    await kit.close(client)
+    return seen
+
+
+CONTENT_TYPES = {
+    "Ollama": "application/x-ndjson",
+    "Amazon Bedrock": "application/vnd.amazon.eventstream",
+}
+
+
+def dialects_of(kit: Any, server: ScriptedProvider) -> dict[Any, type]:
+    """Return the classes that stand for a dialect and for its reader, by what is sent."""
+    paths = [request.path.partition("?")[0] for request in server.requests[:2]]
+    routes = [dialects.recognise("POST", "127.0.0.1:1", path) for path in paths]
+    assert routes[0] is not None
+    assert routes[1] is not None
+    kind = CONTENT_TYPES.get(kit.provider, "text/event-stream")
+    reader = routes[1].dialect.stream(routes[1], kind)
+    return {dialect_of: type(routes[0].dialect), reader_of: type(reader)}
+
+
+@pytest.mark.kits("sdks")
+async def test_each_step_fails_in_turn(
+    kit: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """The same over every other SDK and its HTTP client library, one step after the other."""
+    with ScriptedProvider(script(kit), formats=kit.formats) as server:
+        bare = await use_it(kit, server)
+        owners = dialects_of(kit, server)
+    assert len(bare) == 3
+    caplog.set_level(logging.DEBUG, logger="clew")
+    wrong: dict[str, Any] = {}
+    for step, (owner, name) in STEPS.items():
+        if owner is decisions.Decision:
+            continue  # no matter of the client
+        _guard.forget()
+        caplog.clear()
+        with (
+            captured() as exporter,
+            ScriptedProvider(script(kit), formats=kit.formats) as server,
+            monkeypatch.context() as patch,
+        ):
+            patch.setattr(owners.get(owner, owner), name, failing)
+            seen = await use_it(kit, server)
+            otlp = exporter.otlp_bytes()
+        said = [record.getMessage() for record in caplog.records if record.name == "clew"]
+        if seen != bare:
+            wrong[step] = "the application sees something else"
+        elif len(said) != len(set(said)) or "zqmark" in caplog.text or b"zqmark" in otlp.lower():
+            wrong[step] = said
+        elif not (sum(_guard.failures.values()) and said):
+            wrong[step] = "it is not counted and logged"
+    assert wrong == {}
 
 
 class Failing(SpanExporter):
