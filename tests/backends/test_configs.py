@@ -19,6 +19,7 @@ from clew.allow_list import AllowList
 from clew.cli import build
 from clew.cli.collector import documents, statements
 from clew.rules import Identifier
+from clew.settings import Settings
 
 DEFAULT = AllowList.default()
 
@@ -107,6 +108,20 @@ def test_content_passes_only_when_asked_for() -> None:
     rows = json.loads(clew("collector-config", "table", "--json", "--content")[1])
     grades = {each["key"]: each["grade"] for each in rows}
     assert {"coarser"} == {grades[key] for key in semconv.CONTENT}
+
+
+def test_the_backends_limits_are_above_ours() -> None:
+    """An attribute of content fits whole, whatever its characters are, and a long run does."""
+    tempo = yaml.safe_load((real_peers.CONFIGS / "tempo.yaml").read_text())
+    longest = 4 * Settings().content_limit
+    assert tempo["distributor"]["max_attribute_bytes"] >= longest
+    most = tempo["overrides"]["defaults"]["global"]["max_bytes_per_trace"]
+    assert most >= 300 * 2 * longest
+    exporters = yaml.safe_load((real_peers.CONFIGS / "gateway.yaml").read_text())["exporters"]
+    for name in ("otlp_grpc/jaeger", "otlp_grpc/tempo"):
+        batch = exporters[name]["sending_queue"]["batch"]
+        assert "bytes" == batch["sizer"]
+        assert batch["max_size"] < 4 * 2**20  # the largest message that they take
 
 
 def test_an_empty_list_is_an_empty_list() -> None:
