@@ -107,7 +107,8 @@ def test_following_tells_what_reading_tells(exported, body):
     address, pieces = body
     tap, atap, read = tap_on(address), tap_on(address), tap_on(address)
     for piece in pieces:
-        read.feed(piece)
+        read.take(piece)
+        read.catch_up()
     assert pieces == list(follow(pieces, tap))
 
     async def source() -> AsyncIterator[bytes]:
@@ -133,9 +134,10 @@ def test_text_is_only_counted(exported, address, monkeypatch):
     tap = tap_on(address)
     events = [quiet(word, obfuscation=word * 2) for word in "abcdefghijklmnop"]
     read: list[bytes] = []
-    original = StreamTap.feed
+    kind = type(tap.reader)
+    original = kind.apply
     monkeypatch.setattr(
-        StreamTap, "feed", lambda self, data: (read.append(data), original(self, data))[0]
+        kind, "apply", lambda self, data: (read.append(data), original(self, data))[1]
     )
     assert events == list(follow(events, tap))
     assert len(read) <= 3

@@ -7,10 +7,11 @@ import sys
 import time
 import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from itertools import filterfalse, islice
 from typing import Any
 
 from clew._guard import guard, record_failure
-from clew.dialects._stream import NO_PROBE, EventReader, Probe
+from clew.dialects._stream import EventReader
 from clew.exchange import Exchange
 from clew.facts import NO_RESPONSE, ResponseFacts
 from clew.rounds import Ending
@@ -18,12 +19,14 @@ from clew.spans import is_cancellation
 from clew.typing import StreamReader
 
 _KEPT_BODY = 64 * 1024 * 1024
+_TOGETHER = 64
+"""Pieces of a body that are put aside at the most, before they are read together."""
 
 
 class StreamTap:
     """Follows one response body that arrives in pieces, and ends its round exactly once.
 
-    A tap of a client library calls `feed` for each piece, then one of `exhausted`, `failed` or
+    A tap of a client library calls `take` for each piece, then one of `exhausted`, `failed` or
     `closed`, or `dropped` from a finaliser. None of them raises.
     """
 
@@ -34,11 +37,13 @@ class StreamTap:
         "_headers",
         "_idle_since",
         "_idle_size",
+        "_read",
         "_status",
+        "begun",
         "done",
         "first_ns",
         "reader",
-        "size",
+        "waiting",
     )
 
     def __init__(
@@ -73,34 +78,58 @@ class StreamTap:
             self._body = []
             if status >= 400 and exchange.call is not None:
                 exchange.call.unread = True
-        self.size = 0
+        self._read = 0
+        self.waiting: list[bytes] = []
+        """Pieces that the caller has and that are still to be read."""
+        self.begun = self.reader is None
+        """Whether generated output has come, so that no piece's time matters any more."""
         self.first_ns = 0
         self.done = False
-        self._idle_size = -1
+        self._idle_size = (-1, 0, 0)
         self._idle_since = 0.0
         exchange.runtime.watch(self)
 
-    def feed(self, data: bytes) -> None:
+    @property
+    def size(self) -> int:
+        """Bytes of the body until now, as they came over the wire."""
+        return self._read + sum(map(len, self.waiting))
+
+    def take(self, piece: bytes) -> None:
         """Take the next piece of the body, as it came over the wire."""
-        self.size += len(data)
+        if self.begun:
+            self.waiting.append(piece)
+            if len(self.waiting) >= _TOGETHER:
+                self.catch_up()
+        else:
+            self._feed([piece])
+
+    def _feed(self, pieces: list[bytes]) -> None:
         try:
+            whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            self._read += len(whole)
             if self._decode is not None:
-                data = self._decode(data)
+                whole = self._decode(whole)
             reader = self.reader
-            if reader is not None:
-                reader.feed(data)
-                if not self.first_ns and reader.started:
+            if reader is None:
+                if self._body is not None and self._read <= _KEPT_BODY:
+                    self._body.append(whole)
+            elif len(pieces) > 1 and self._decode is None and isinstance(reader, EventReader):
+                reader.feed_all(whole, pieces)
+            else:
+                reader.feed(whole)
+                if not self.begun and reader.started:
+                    self.begun = True
                     self.first_ns = time.perf_counter_ns()
-            elif self._body is not None and self.size <= _KEPT_BODY:
-                self._body.append(data)
         except Exception:
             record_failure("read a stream")
 
-    def probe(self) -> Probe:
-        """Return how to tell a piece that says nothing new, for who wants to count it himself."""
-        if self._decode is None and isinstance(self.reader, EventReader):
-            return self.reader.probe()
-        return NO_PROBE
+    def catch_up(self) -> None:
+        """Read the pieces that were put aside."""
+        waiting = self.waiting
+        pieces = waiting[:]  # at the end another thread may be here, too
+        del waiting[: len(pieces)]
+        if pieces:
+            self._feed(pieces)
 
     def exhausted(self) -> None:
         """The body has ended by itself."""
@@ -155,7 +184,8 @@ class StreamTap:
 
     def check_idle(self, now: float, limit: float) -> None:
         """End the round when nothing was read for `limit` seconds (monotonic)."""
-        progress = self.size + (self.reader.chunks if self.reader is not None else 0)
+        chunks = self.reader.chunks if self.reader is not None else 0
+        progress = (self._read, len(self.waiting), chunks)
         if progress != self._idle_size:
             self._idle_size = progress
             self._idle_since = now
@@ -168,6 +198,7 @@ class StreamTap:
 
     def _facts(self) -> ResponseFacts:
         try:
+            self.catch_up()
             if self.reader is not None:
                 return self.reader.result()
             route = self._exchange.route
@@ -189,6 +220,7 @@ class StreamTap:
         self.done = True
         exchange = self._exchange
         with guard("finish a stream"):
+            self.catch_up()
             exchange.runtime.unwatch(self)
             first = (self.first_ns - exchange.started) / 1e9 if self.first_ns else None
             ending = Ending(
@@ -211,38 +243,23 @@ class StreamTap:
 def follow(body: Iterable[bytes], tap: StreamTap) -> Iterator[bytes]:
     """Give the pieces of a body, and tell a tap of them and of the end.
 
-    What is done for each piece stands here in one place, without a call: it runs in the caller's
-    thread for each event of a stream. `afollow` is its twin.
+    Once the answer has begun, pieces are only put aside and read by the dozen: this runs in the
+    caller's thread for each event of a stream, between two events of much work for the SDK.
+    `afollow` is its twin.
     """
-    reader: Any = tap.reader
-    head, mark, start, middle, tail, counts, one_line = tap.probe()
-    middle_size, tail_size, size = len(middle), len(tail), 0
+    put_aside = tap.waiting.append  # says nothing, which lets `filterfalse` give the piece
     try:
-        for piece in body:
-            try:
-                if fits := piece.startswith(head):
-                    end = piece.find(mark, start)
-                    if middle and end >= 0:
-                        fits = piece.startswith(middle, end)
-                        end = piece.find(mark, end + middle_size)
-                    size = len(piece)
-                    if end != size - tail_size or not fits or not piece.endswith(tail):
-                        fits = False
-                    elif one_line:
-                        fits = b"\r" not in piece
-                if not fits:
-                    tap.feed(piece)
-                    head, mark, start, middle, tail, counts, one_line = tap.probe()
-                    middle_size, tail_size = len(middle), len(tail)
-                else:
-                    tap.size += size
-                    if counts:
-                        reader.quiet(piece)
-                    else:
-                        reader.chunks += 1
-            except Exception:
-                record_failure("read a stream")
+        pieces = iter(body)
+        for piece in pieces:
+            tap.take(piece)
             yield piece
+            if tap.begun:
+                break
+        for piece in pieces:
+            put_aside(piece)
+            yield piece
+            yield from filterfalse(put_aside, islice(pieces, _TOGETHER - 1))
+            tap.catch_up()
     except GeneratorExit:
         raise  # the caller stopped reading; closing or dropping the body says which way
     except BaseException as error:
@@ -254,34 +271,19 @@ def follow(body: Iterable[bytes], tap: StreamTap) -> Iterator[bytes]:
 
 async def afollow(body: AsyncIterable[bytes], tap: StreamTap) -> AsyncIterator[bytes]:
     """Do what `follow` does, in asynchronous code."""
-    reader: Any = tap.reader
-    head, mark, start, middle, tail, counts, one_line = tap.probe()
-    middle_size, tail_size, size = len(middle), len(tail), 0
+    waiting = tap.waiting
+    put_aside = waiting.append
     try:
-        async for piece in body:
-            try:
-                if fits := piece.startswith(head):
-                    end = piece.find(mark, start)
-                    if middle and end >= 0:
-                        fits = piece.startswith(middle, end)
-                        end = piece.find(mark, end + middle_size)
-                    size = len(piece)
-                    if end != size - tail_size or not fits or not piece.endswith(tail):
-                        fits = False
-                    elif one_line:
-                        fits = b"\r" not in piece
-                if not fits:
-                    tap.feed(piece)
-                    head, mark, start, middle, tail, counts, one_line = tap.probe()
-                    middle_size, tail_size = len(middle), len(tail)
-                else:
-                    tap.size += size
-                    if counts:
-                        reader.quiet(piece)
-                    else:
-                        reader.chunks += 1
-            except Exception:
-                record_failure("read a stream")
+        pieces = aiter(body)
+        async for piece in pieces:
+            tap.take(piece)
+            yield piece
+            if tap.begun:
+                break
+        async for piece in pieces:
+            put_aside(piece)  # as `take` does it
+            if len(waiting) >= _TOGETHER:
+                tap.catch_up()
             yield piece
     except GeneratorExit:
         raise

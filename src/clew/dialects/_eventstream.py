@@ -53,18 +53,6 @@ class EventStreamReader(EventReader):
         self._frame_head: bytes | tuple[()] = ()
         self._frame_size = b""
 
-    def feed(self, data: bytes) -> None:
-        """Take the next bytes of the body. Never raises."""
-        if (
-            data.startswith(self._frame_head, 12)
-            and data[4:8] == self._frame_size
-            and int.from_bytes(data[:4], "big") == len(data)
-            and not self._pending
-        ):
-            self.chunks += 1
-            return
-        super().feed(data)
-
     def frame(self, kind: str, payload: bytes) -> bytes | None:
         """Take one event; answer with what it begins with if all that begin so say nothing new."""
         raise NotImplementedError

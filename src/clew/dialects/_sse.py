@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
-from clew.dialects._stream import EventReader, Probe
-from clew.dialects._template import Template
+from clew.dialects._stream import EventReader
 
 _BOM: Final = b"\xef\xbb\xbf"
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
@@ -31,16 +31,7 @@ class SseReader(EventReader):
     def _feed(self, data: bytes) -> None:
         if not self._returns and b"\r" in data:
             self._returns = True
-        if (
-            0 < data.find(b"\n\n") == len(data) - 2
-            and data[:1] != b"\n"
-            and not (self._returns or self._pending or self._skipping or self._pending_applied)
-        ):
-            # One whole event, as most servers send them: no end to look for, nothing to keep.
-            self._event(bytes(data))
-            self._select(self._templates[0] if self._templates else None)
-        else:
-            super()._feed(data)
+        super()._feed(data)
 
     def _end_of_event(self, buffer: bytes | bytearray, start: int) -> int:
         if not self._returns:
@@ -71,36 +62,15 @@ class TypedReader(SseReader):
     is its bytes up to the type and, where the field comes last, the bytes from there on.
     """
 
-    __slots__ = ("_typed", "_typed_head", "_typed_size", "_typed_tail", "_typed_tail_size")
+    __slots__ = ("_typed_head", "_typed_size", "_typed_tail", "_typed_tail_size")
     quiet_types: frozenset[bytes] = frozenset()
     """Types of events that never say anything but output."""
 
     def __init__(self) -> None:
         super().__init__()
         self._typed_head: bytes | tuple[()] = ()
-        self._typed: bytes | tuple[()] = ()
         self._typed_size = self._typed_tail_size = 0
         self._typed_tail = b""
-
-    def feed(self, data: bytes) -> None:
-        """Take the next bytes of the body. Never raises."""
-        # One event: one line of data between head and tail.
-        if (
-            data.startswith(self._typed)
-            and data.endswith(self._typed_tail)
-            and data.find(b"\n", self._typed_size) == len(data) - self._typed_tail_size
-            and b"\r" not in data
-        ):
-            self.chunks += 1
-            return
-        super().feed(data)
-
-    def probe(self) -> Probe:
-        """Return how to tell the next chunk; it holds until bytes are fed again."""
-        if not self._typed:
-            return super().probe()
-        tail, start = self._typed_tail, self._typed_size
-        return Probe(self._typed, b"\n", start, tail=tail, one_line=True)
 
     def _is_quiet(self, event: bytes) -> bool:
         if not self.started or b"\r" in event:
@@ -119,6 +89,17 @@ class TypedReader(SseReader):
         self._typed_tail, self._typed_tail_size = tail, len(tail)
         return event.startswith(head)
 
+    def _quiet_form(self) -> tuple[bytes, bytes] | None:
+        if not self._typed_head:
+            return super()._quiet_form()
+        return self._typed_head, self._typed_tail
+
+    def _are_inside(self, texts: Sequence[bytes]) -> bool:
+        if not self._typed_head:
+            return super()._are_inside(texts)
+        said = b"".join(texts)
+        return b"\n" not in said and b"\r" not in said
+
     def _skim(self, buffer: bytes | bytearray, position: int) -> int:
         head, tail = self._typed_head, self._typed_tail
         if not self._returns:
@@ -129,10 +110,6 @@ class TypedReader(SseReader):
                 position = end + self._typed_tail_size
                 self.chunks += 1
         return super()._skim(buffer, position)
-
-    def _select(self, template: Template | None) -> None:
-        super()._select(template)
-        self._typed = () if self._pending else self._typed_head
 
 
 def _data(event: bytes) -> bytes | None:

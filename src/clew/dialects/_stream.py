@@ -1,18 +1,19 @@
 """Reading events of a stream as they arrive, cheaply.
 
-A chunk that is one whole event, and that a template knows to say nothing new (see `_template`),
-is only counted. Every other event is parsed.
+An event that a template knows to say nothing new (see `_template`) is only counted. Every other
+one is parsed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Final
 
 import msgspec
 
 from clew._guard import record_failure
-from clew.dialects._template import Holes, Template, dissect, learn
+from clew.dialects._template import Holes, Template, are_inside, learn
 from clew.facts import NO_RESPONSE, ResponseFacts
 
 MAX_EVENT: Final = 8 * 1024 * 1024
@@ -21,6 +22,10 @@ MAX_EVENT: Final = 8 * 1024 * 1024
 _KEPT_TEMPLATES: Final = 4
 _MAX_WASTED: Final = 8
 """Templates learnt in a row for nothing, before it is given up for the rest of the stream."""
+
+_FEW: Final = 4
+_MAX_MISSES: Final = 16
+"""Small lots in a row that were not one quiet event a piece, before that is looked for no more."""
 
 _WHOLE: Final = msgspec.json.Decoder(msgspec.Raw)
 
@@ -32,50 +37,19 @@ COUNTS: Final = 2
 """`apply` answers: of the next events like it, the last one reports all that the others do."""
 
 
-class Probe(NamedTuple):
-    """How to see that a chunk is one whole event that says nothing new, by comparing bytes.
-
-    It begins with `head`; the first `mark` from `start` on is where `tail` begins, or, where there
-    is a `middle`, that begins there and `tail` at the next `mark`; nothing follows the `tail`.
-    """
-
-    head: bytes | tuple[()] = ()
-    """An empty tuple is the prefix of nothing: no chunk can be told by its bytes."""
-    mark: bytes = b'"'
-    start: int = 0
-    middle: bytes = b""
-    tail: bytes = b""
-    counts: bool = False
-    """Whether the last such chunk has to be read in the end: it reports counts."""
-    one_line: bool = False
-    """Whether there must be no carriage return in it: that would begin another line."""
-
-
-NO_PROBE: Final = Probe()
-
-
 class EventReader:
     """Base of the stream readers: framing by `_end_of_event` and `_payload`, meaning by `apply`."""
 
     __slots__ = (
-        "_fits",
-        "_head",
-        "_head_size",
         "_hits",
         "_latest",
-        "_middle",
-        "_middle_size",
+        "_misses",
         "_parsed",
         "_pending",
         "_pending_applied",
-        "_probe",
         "_scanned",
-        "_selected",
         "_skipping",
-        "_tail",
-        "_tail_size",
         "_templates",
-        "_texts",
         "_wasted",
         "chunks",
         "started",
@@ -93,53 +67,30 @@ class EventReader:
         self._templates: list[Template] = []
         self._parsed = self._hits = self._wasted = 0
         self._latest: bytes | None = None
-        # An empty tuple is the prefix of nothing: no template, or an event is half read.
-        self._head: bytes | tuple[()] = ()
-        self._fits: Callable[[bytes], bool] = _never
-        self._texts = False
-        self._middle = self._tail = b""
-        self._head_size = self._middle_size = self._tail_size = 0
-        self._selected: Template | None = None
-        self._probe = NO_PROBE
+        self._misses = 0
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the body. Never raises."""
-        if data.startswith(self._head):
-            # Template.fits for one or two texts, spelled out: this runs for each chunk of a
-            # stream in the caller's thread.
-            if self._texts:
-                end = data.find(b'"', self._head_size)
-                if self._middle:
-                    if data.startswith(self._middle, end):
-                        end = data.find(b'"', end + self._middle_size)
-                    else:
-                        end = -1
-                if end == len(data) - self._tail_size and data.endswith(self._tail):
-                    self.chunks += 1
-                    self._latest = data
-                    return
-            if self._fits(data):
-                self.chunks += 1
-                self._latest = data
-                return
         try:
             self._feed(data)
         except Exception:
             self._pending = bytearray()
-            self._head = ()
             record_failure("read a stream")
 
-    def probe(self) -> Probe:
-        """Return how to tell the next chunk; it holds until bytes are fed again.
+    def feed_all(self, whole: bytes, pieces: Sequence[bytes]) -> None:
+        """Take the next bytes of the body. Never raises.
 
-        Who finds a chunk that fits calls `quiet` or adds to `chunks`, instead of feeding it.
+        Args:
+            whole: the bytes.
+            pieces: the same as they came. Where each is one event, as most servers send them, they
+                are looked at all together.
         """
-        return self._probe if self._head else NO_PROBE
-
-    def quiet(self, data: bytes) -> None:
-        """Count a chunk that fits a probe with `counts`."""
-        self.chunks += 1
-        self._latest = data
+        try:
+            if self._take_quiet(whole, pieces):
+                return
+        except Exception:
+            record_failure("read a stream")
+        self.feed(whole)
 
     def result(self) -> ResponseFacts:
         """Return what has been learnt so far; callable at any time, more than once."""
@@ -164,6 +115,17 @@ class EventReader:
     def _is_quiet(self, event: bytes) -> bool:
         """Tell from the bytes of an event that it says nothing new, without a template."""
         return False
+
+    def _quiet_form(self) -> tuple[bytes, bytes] | None:
+        """Return what an event that says nothing new begins and ends with, where one is known."""
+        template = self._templates[0] if self._templates else None
+        if template is None or template.texts is None or template.texts[0]:
+            return None
+        return template.head, template.texts[1]
+
+    def _are_inside(self, texts: Sequence[bytes]) -> bool:
+        """Tell whether what stands between head and tail of such events is text and no more."""
+        return are_inside(texts)
 
     # --- framing ---------------------------------------------------------------------------------
     def _end_of_event(self, buffer: bytes | bytearray, start: int) -> int:
@@ -221,6 +183,32 @@ class EventReader:
             self._latest = bytes(buffer[last:position])
         return position
 
+    def _take_quiet(self, whole: bytes, pieces: Sequence[bytes]) -> bool:
+        """Take pieces that are one event each and say nothing new; False where some are not."""
+        if self._pending or self._skipping or self._misses >= _MAX_MISSES:
+            return False
+        form = self._quiet_form()
+        if form is None:
+            return self._take_parts(pieces, _FEW)  # there is something to learn from the first
+        head, tail = form
+        texts = [*map(itemgetter(slice(len(head), -len(tail))), pieces)]
+        # As long as they have to be only if each piece is as long as its own head, text and tail.
+        told = b"".join((head, (tail + head).join(texts), tail))
+        if told != whole or not self._are_inside(texts):
+            return self._take_parts(pieces, len(pieces) // 2)
+        self._misses = 0
+        self.chunks += len(pieces)
+        self._latest = bytes(pieces[-1])
+        return True
+
+    def _take_parts(self, pieces: Sequence[bytes], size: int) -> bool:
+        if len(pieces) <= _FEW:
+            self._misses += 1
+            return False
+        for part in (pieces[:size], pieces[size:]):
+            self.feed_all(b"".join(part), part)
+        return True
+
     def _keep(self, buffer: bytes | bytearray, position: int) -> None:
         rest = len(buffer) - position
         if self._skipping or rest > MAX_EVENT:
@@ -231,7 +219,6 @@ class EventReader:
         else:
             self._pending = bytearray(buffer[position:])
         self._scanned = len(self._pending)
-        self._select(self._templates[0] if self._templates and not self._pending else None)
 
     def _event(self, event: bytes) -> None:
         if self._skipping:
@@ -268,10 +255,9 @@ class EventReader:
         hits = self.chunks - self._parsed
         self._wasted = self._wasted + 1 if hits == self._hits else 0
         self._hits = hits
-        anatomy = dissect(event, self.holes)
-        if anatomy is None:
+        template = learn(event, self.holes, self._templates, latest_counts=latest_counts)
+        if template is None:
             return
-        template = learn(anatomy, self._templates, latest_counts=latest_counts)
         self._templates.insert(0, template)
         del self._templates[_KEPT_TEMPLATES:]
 
@@ -291,25 +277,6 @@ class EventReader:
             self.apply(payload)
             self._pending_applied = True
 
-    def _select(self, template: Template | None) -> None:
-        if template is None:
-            self._head = ()
-            return
-        if template is self._selected:
-            self._head = template.head
-            return
-        self._selected, self._probe = template, NO_PROBE
-        self._head, self._head_size = template.head, len(template.head)
-        self._fits = template.fits
-        self._texts = template.texts is not None
-        if template.texts is not None:
-            self._middle, self._tail = template.texts
-            self._middle_size, self._tail_size = len(self._middle), len(self._tail)
-            counts = template.latest_counts
-            self._probe = Probe(
-                template.head, b'"', self._head_size, self._middle, self._tail, counts
-            )
-
 
 def _is_whole(payload: bytes) -> bool:
     """Tell whether an event that has not ended has all of its data."""
@@ -318,7 +285,3 @@ def _is_whole(payload: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
-
-
-def _never(_event: bytes) -> bool:
-    return False

@@ -9,8 +9,9 @@ is escaped, so what looks like structure is structure.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 _STRING: Final = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'
@@ -115,44 +116,77 @@ def _skeleton(event: bytes, found: list[Hole], padding: list[tuple[int, int]]) -
 
 
 class Template:
-    """What one kind of uneventful event looks like."""
+    """What one kind of uneventful event looks like.
 
-    __slots__ = ("anatomy", "fits", "head", "latest_counts", "texts", "varying")
+    Args:
+        event: one of them.
+        changing: the values in it that may change, in order.
+        known: the keys of such values.
+        latest_counts: whether the last of these events must be read in the end: it reports counts.
+        anatomy: the event taken apart, where that has been done.
+        varying: which of its holes may change.
+    """
 
-    def __init__(self, anatomy: Anatomy, varying: set[int], *, latest_counts: bool) -> None:
-        self.anatomy = anatomy
+    __slots__ = ("_anatomy", "_known", "event", "fits", "head", "latest_counts", "texts", "varying")
+
+    def __init__(
+        self,
+        event: bytes,
+        changing: Sequence[Hole],
+        known: Holes,
+        *,
+        latest_counts: bool,
+        anatomy: Anatomy | None = None,
+        varying: set[int] | None = None,
+    ) -> None:
+        self.event = event
+        self._known = known
+        self._anatomy = anatomy
         self.varying = varying
         self.latest_counts = latest_counts
-        """True when the last of these events must be read in the end: it reports counts."""
-        changing = [anatomy.holes[position] for position in sorted(varying)]
-        event = anatomy.event
         self.head = event[: changing[0].start]
         self.texts: tuple[bytes, bytes] | None = None
         """For one or two changing texts: the bytes between them, and after."""
         self.fits: Callable[[bytes], bool]
         """Tells whether an event that begins with `head` says nothing new."""
         numbers = [hole.is_number for hole in changing]
-        if anatomy.padding:
-            self.fits = self._shape(changing)
+        if anatomy is not None and anatomy.padding:
+            self.fits = self._shape(changing, anatomy.padding)
         elif len(changing) <= 2 and not any(numbers):
             middle = event[changing[0].end : changing[1].start] if len(changing) == 2 else b""
             self.texts = (middle, event[changing[-1].end :])
             self.fits = _texts(len(self.head), *self.texts)
-        elif numbers[0] or not all(numbers[1:]) or anatomy.last_literal > changing[1].start:
-            self.fits = self._shape(changing)
+        elif (
+            numbers[0]
+            or not all(numbers[1:])
+            or (anatomy is not None and anatomy.last_literal > changing[1].start)
+        ):
+            self.fits = self._shape(changing, ())
         else:
             literal = event[changing[0].end : changing[1].start]
             rest = event[changing[1].start :]
             self.fits = _counts(len(self.head), literal, rest)
 
-    def _shape(self, changing: list[Hole]) -> Callable[[bytes], bool]:
+    def taken_apart(self) -> tuple[Anatomy, set[int]] | None:
+        """Return the anatomy of the event, and which of its holes may change."""
+        if self._anatomy is None:
+            self._anatomy = dissect(self.event, self._known)
+            if self._anatomy is None:
+                return None
+        if self.varying is None:
+            self.varying = _with_text(self._anatomy)
+        return self._anatomy, self.varying
+
+    def _shape(
+        self, changing: Sequence[Hole], padding: Sequence[tuple[int, int]]
+    ) -> Callable[[bytes], bool]:
         """Compare with a pattern from the first changing value to the last."""
-        event = self.anatomy.event
+        event = self.event
         start = changing[0].start
         parts: list[tuple[int, int, bytes]] = [
             (hole.start, hole.end, _NUMBER if hole.is_number else _STRING) for hole in changing
         ]
-        parts += [(first, last, _BLANKS) for first, last in self.anatomy.padding if first >= start]
+        parts += [(first, last, _BLANKS) for first, last in padding if first >= start]
         pattern = b""
         position = start
         for first, last, part in sorted(parts):
@@ -161,27 +195,61 @@ class Template:
         return _pattern(len(self.head), _compile(pattern), event[position:])
 
 
-def learn(anatomy: Anatomy, siblings: list[Template], *, latest_counts: bool) -> Template:
-    """Make a template of an event that said nothing new.
+def learn(
+    event: bytes, known: Holes, siblings: list[Template], *, latest_counts: bool
+) -> Template | None:
+    """Make a template of an event that said nothing new; None where it cannot be one.
 
     What changed since a sibling (a template of the same structure) may change again. The sibling
     is taken off the list: the new template covers its events.
     """
-    varying = {
-        position for position, hole in enumerate(anatomy.holes) if hole.is_text and hole.value
-    }
+    if not siblings:
+        texts = _texts_in(event, known)
+        if texts is not None:
+            return Template(event, texts, known, latest_counts=latest_counts)
+    anatomy = dissect(event, known)
+    if anatomy is None:
+        return None
+    varying = _with_text(anatomy)
     for sibling in siblings:
-        if sibling.anatomy.skeleton == anatomy.skeleton:
-            earlier = sibling.anatomy.holes
-            varying |= sibling.varying
+        apart = sibling.taken_apart()
+        if apart is not None and apart[0].skeleton == anatomy.skeleton:
+            varying |= apart[1]
             varying |= {
                 position
                 for position, hole in enumerate(anatomy.holes)
-                if earlier[position].value != hole.value
+                if apart[0].holes[position].value != hole.value
             }
             siblings.remove(sibling)
             break
-    return Template(anatomy, varying, latest_counts=latest_counts)
+    changing = [anatomy.holes[position] for position in sorted(varying)]
+    return Template(
+        event, changing, known, latest_counts=latest_counts, anatomy=anatomy, varying=varying
+    )
+
+
+def _with_text(anatomy: Anatomy) -> set[int]:
+    return {position for position, hole in enumerate(anatomy.holes) if hole.is_text and hole.value}
+
+
+def _texts_in(event: bytes, known: Holes) -> list[Hole] | None:
+    """Return the one or two texts of an event: what `dissect` would find to change, for less."""
+    start = event.find(b"{")
+    if start < 0 or len(event) > _MAX_EVENT or b" }" in event:
+        return None
+    found = [
+        Hole(*text.span(1), True, False, text[1])  # noqa: FBT003
+        for text in _keys_of(known.texts).finditer(event, start)
+        if text[1]
+    ]
+    return found if 1 <= len(found) <= 2 else None
+
+
+@functools.lru_cache(maxsize=64)
+def _keys_of(texts: frozenset[bytes]) -> re.Pattern[bytes]:
+    # A mark that is not escaped is structure, so what it encloses before a colon is a key.
+    keys = b"|".join(re.escape(key) for key in sorted(texts))
+    return re.compile(rb'"(?:' + keys + rb')"\s*+:\s*+"(' + _STRING + rb')"', re.DOTALL)
 
 
 def _is_inside(event: bytes, start: int, end: int) -> bool:
@@ -196,6 +264,17 @@ def _is_inside(event: bytes, start: int, end: int) -> bool:
         return True
     found = _INSIDE.match(event, start, end)
     return found is not None and found.end() == end
+
+
+def are_inside(texts: Sequence[bytes]) -> bool:
+    """Tell whether each of the texts may stand inside a JSON string, up to its closing mark."""
+    said = b"\n".join(texts)
+    if b"\\" in said:
+        # What is left of a backslash escapes what follows it: no mark, and no end of a text.
+        said = said.replace(b"\\\\", b"").replace(b'\\"', b"")
+        if b"\\\n" in said or said.endswith(b"\\"):
+            return False
+    return b'"' not in said
 
 
 def _texts(start: int, middle: bytes, tail: bytes) -> Callable[[bytes], bool]:

@@ -20,7 +20,7 @@ from clew.dialects._dialect import Answer, WireDialect
 from clew.dialects._eventstream import EventStreamReader
 from clew.dialects._openai_chat_stream import ChatReader
 from clew.dialects._read import EMPTY, Count, count, decode, is_empty, loads
-from clew.dialects._template import Template, dissect, holes, learn
+from clew.dialects._template import Template, holes, learn
 from clew.dialects.by_paths import PATHS, Gathered, find
 from clew.dialects.by_paths import read_request as read_by_paths
 from clew.facts import RequestFacts, ResponseFacts, Usage
@@ -235,10 +235,8 @@ class InvokeReader(EventStreamReader):
         self.started = self.started or any(find(value, _PATHS.output))
         if told or not self.started:
             return
-        anatomy = dissect(body, _HOLES)
-        if anatomy is not None:
-            siblings = [] if self._quiet is None else [self._quiet]
-            self._quiet = learn(anatomy, siblings, latest_counts=False)
+        siblings = [] if self._quiet is None else [self._quiet]
+        self._quiet = learn(body, _HOLES, siblings, latest_counts=False) or self._quiet
 
     def _settle_text(self) -> None:
         """Read the counts of the last chunk that was only counted: they are cumulative."""

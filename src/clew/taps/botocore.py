@@ -82,7 +82,7 @@ class RawBody(_Proxy):
         tap = self._self_tap
         try:
             for chunk in self.__wrapped__.stream(*args, **kwargs):
-                tap.feed(chunk)
+                tap.take(chunk)
                 self._look(chunk)
                 yield chunk
         except GeneratorExit:
@@ -137,9 +137,10 @@ class RawBody(_Proxy):
         """Take note of what was read; `amount` is how much was asked for, None for all."""
         tap = self._self_tap
         if data:
-            tap.feed(data)
+            tap.take(data)
             self._look(data)
-        if amount is None or (not data and amount) or tap.size == self._self_length:
+        length = self._self_length
+        if amount is None or (not data and amount) or (length is not None and tap.size == length):
             self._ended()
         return data
 
