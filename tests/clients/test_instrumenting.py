@@ -131,33 +131,35 @@ def test_something_else_cannot_be_instrumented():
 
 ORDERS = {
     "the client first": """
-        from {sdk} import {kind}
+        from {module} import {kind}
         client = make({kind})
         start()
+        ask = client.{method}
     """,
     "instrument first": """
         start()
-        from {sdk} import {kind}
+        from {module} import {kind}
         client = make({kind})
+        ask = client.{method}
     """,
     "a name imported first": """
-        from {sdk} import {kind} as kept
+        from {module} import {kind} as kept
         start()
         client = make(kept)
+        ask = client.{method}
     """,
     "a bound method first": """
-        from {sdk} import {kind}
+        from {module} import {kind}
         client = make({kind})
-        create = resource(client).create
+        ask = client.{method}
         start()
-        resource = lambda client: type("Bound", (), {{"create": staticmethod(create)}})
     """,
 }
 PROGRAM = """
-import sys
 import clew
 from clew.pipeline import runtime
-from clew.testing import CaptureExporter, Reply, ScriptedProvider
+from clew.testing import CaptureExporter, MistralChatCompletions, Reply, ScriptedProvider
+from clew.testing.provider import FORMATS
 
 exporter = CaptureExporter()
 
@@ -165,45 +167,112 @@ def start():
     clew.configure(settings=clew.Settings(), span_exporters=[exporter])
     clew.instrument()
 
-def resource(client):
-    return client.{resource}
-
-with ScriptedProvider([Reply(text="hello")]) as server:
+formats = (MistralChatCompletions(),) if "{module}" == "mistralai.client" else FORMATS
+with ScriptedProvider([Reply(text="hello")], formats=formats) as server:
     def make(kind):
-        return kind(base_url=server.{base_url}, api_key="key")
+        return kind({options})
 {order}
-    assert not sys.argv[1:]
-    resource(client).create(
-        model="m", max_tokens=5, messages=[{{"role": "user", "content": "hi"}}]
-    )
-    client.close()
+    ask({arguments})
 clew.shutdown()
 rounds = [span for span in exporter.spans if "clew.attempts" in span.attributes]
 assert len(rounds) == 1, [span.name for span in exporter.spans]
-assert rounds[0].attributes["clew.attempt.grouped"] is True
+assert rounds[0].attributes["clew.attempt.grouped"] is {grouped}
 """
+ASK = 'model="m", messages=[{"role": "user", "content": "hi"}]'
+TURN = '[{"role": "user", "content": [{"text": "hi"}]}]'
+KEYS = 'aws_access_key_id="A", aws_secret_access_key="key", region_name="eu-west-1"'
+SDKS: dict[str, tuple[str, str, str, str, str]] = {
+    "openai": (
+        "openai", "OpenAI", 'base_url=server.openai_base_url, api_key="key"',
+        "chat.completions.create", ASK,
+    ),
+    "anthropic": (
+        "anthropic", "Anthropic", 'base_url=server.base_url, api_key="key"', "messages.create",
+        f"max_tokens=5, {ASK}",
+    ),
+    "google-genai": (
+        "google.genai", "Client",
+        'api_key="key", http_options={"base_url": server.base_url}',
+        "models.generate_content", 'model="m", contents="hi"',
+    ),
+    "mistralai": (
+        "mistralai.client", "Mistral", 'server_url=server.base_url, api_key="key"',
+        "chat.complete", ASK,
+    ),
+    "groq": (
+        "groq", "Groq", 'base_url=server.base_url, api_key="key"', "chat.completions.create", ASK,
+    ),
+    "cohere": ("cohere", "ClientV2", '"key", base_url=server.base_url', "chat", ASK),
+    "ollama": ("ollama", "Client", "host=server.base_url", "chat", ASK),
+    "boto3": (
+        "boto3", "client", f'"bedrock-runtime", endpoint_url=server.base_url, {KEYS}',
+        "converse", f'modelId="m", messages={TURN}',
+    ),
+}  # fmt: skip
+"""Module, name in it, how a client is made, which method is called, and how."""
+OTHERS = ["instrument first", "a bound method first"]
+"""For SDKs that are listened to below them the two extremes say it all."""
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("sdk", ["openai", "anthropic"])
-def test_the_order_of_imports_does_not_matter(sdk: str, order: str):
-    """Whatever comes first, the client, its class, or `instrument`: the call is a round."""
-    names = {
-        "sdk": sdk,
-        "kind": "OpenAI" if sdk == "openai" else "Anthropic",
-        "resource": "chat.completions" if sdk == "openai" else "messages",
-        "base_url": "openai_base_url" if sdk == "openai" else "base_url",
-    }
-    steps = textwrap.indent(textwrap.dedent(ORDERS[order].format(**names)), "    ")
+def runs(program: str, **environment: str) -> None:
+    """Run a program of its own, which must have nothing to say."""
     result = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(order=steps, **names)],
+        [sys.executable, "-W", "ignore", "-c", program],
         capture_output=True,
         text=True,
         timeout=60,
-        env={"PATH": "", "CLEW_DIGEST_KEY": "key"},
+        env={"PATH": "", "CLEW_DIGEST_KEY": "key", **environment},
         check=False,
     )
     assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("sdk", "order"),
+    [
+        (sdk, order)
+        for sdk in SDKS
+        for order in (ORDERS if sdk in ("openai", "anthropic") else OTHERS)
+    ],
+)
+def test_the_order_of_imports_does_not_matter(sdk: str, order: str):
+    """Whatever comes first, the client, its class, or `instrument`: the call is a round."""
+    module, kind, options, method, arguments = SDKS[sdk]
+    steps = ORDERS[order].format(module=module, kind=kind, method=method)
+    runs(
+        PROGRAM.format(
+            module=module,
+            options=options,
+            arguments=arguments,
+            order=textwrap.indent(textwrap.dedent(steps), "    "),
+            # Where no logical entry is known, nothing is grouped.
+            grouped=sdk != "ollama",
+        )
+    )
+
+
+FUNCTION_FIRST = """
+import os
+import clew
+from clew.testing import CaptureExporter, Reply, ScriptedProvider
+
+exporter = CaptureExporter()
+with ScriptedProvider([Reply(text="hello")] * 2) as server:
+    os.environ["OLLAMA_HOST"] = server.base_url
+    from ollama import chat, generate
+    clew.configure(settings=clew.Settings(), span_exporters=[exporter])
+    clew.instrument()
+    chat(model="m", messages=[{"role": "user", "content": "hi"}])
+    assert [part for part in chat(model="m", messages=[], stream=True)]
+clew.shutdown()
+rounds = [span for span in exporter.spans if "clew.attempts" in span.attributes]
+assert [span.name for span in rounds] == ["chat m", "chat m"]
+"""
+
+
+def test_a_function_that_was_imported_before():
+    """`from ollama import chat` before `instrument`: the function's own client is listened to."""
+    runs(FUNCTION_FIRST)
 
 
 async def test_configuring_many_times_exports_once(kit: Any):
