@@ -40,14 +40,15 @@ def writer(store_file: Path) -> Iterator[Writer]:
     opened.close()
 
 
-def groups(path: Path) -> list[tuple[Any, ...]]:
+def groups(path: Path, at_least: int = 0) -> list[tuple[Any, ...]]:
     connection = connect(path, read_only=True)
     sql = (
         "SELECT agent, status, tenant, tool, count(trace_id) FROM run_groups "
-        "LEFT JOIN group_runs ON group_id = id GROUP BY id ORDER BY 1, 2, 3, 4"
+        "LEFT JOIN group_runs ON group_id = id GROUP BY id HAVING count(trace_id) >= ? "
+        "ORDER BY 1, 2, 3, 4"
     )
     try:
-        return connection.execute(sql).fetchall()
+        return connection.execute(sql, (at_least,)).fetchall()
     finally:
         connection.close()
 
@@ -76,18 +77,31 @@ def test_runs_that_are_alike_share_groups(writer: Writer) -> None:
     assert [model, ("tool", "t1", 1), ("tool", "t2", 1)] == names(writer.path)
 
 
-def test_a_run_moves_as_its_spans_arrive(writer: Writer) -> None:
-    """What it was in before goes with it, when it was the last one there."""
+def test_a_run_moves_as_its_spans_arrive(store_file: Path) -> None:
+    """It is in the groups of what is known of it; those that it passed through go at the end."""
     spans = run_of("a", ("t1", "t2"))
+    writer = Writer(store_file)
     for count, span in enumerate(spans, 1):
         writer.write([span])
-        found = groups(writer.path)
-        tools = {"t1", "t2"} & {
-            str(each.attributes.get(semconv.TOOL_NAME)) for each in spans[:count]
-        }
-        assert [None, *sorted(tools)] == [each[3] for each in found]
-        assert {1} == {each[4] for each in found}
-    assert {("a", "completed")} == {each[:2] for each in groups(writer.path)}
+        tools = {str(each.attributes.get(semconv.TOOL_NAME)) for each in spans[:count]}
+        found = groups(store_file, 1)
+        assert [None, *sorted({"t1", "t2"} & tools)] == [each[3] for each in found]
+    writer.close()
+    assert [("a", "completed", None, tool, 1) for tool in (None, "t1", "t2")] == groups(store_file)
+
+
+def test_groups_that_were_left_are_looked_through_now_and_then(
+    store_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many groups runs pass through, few that are empty are there at any time."""
+    monkeypatch.setattr("clew.store.groups._MOST_LEFT", 3)
+    writer = Writer(store_file)
+    for number in range(10):
+        for span in run_of(f"agent{number}", ("t1", "t2")):
+            writer.write([span])
+        assert [each for each in groups(store_file) if each[4] == 0][4:] == []
+    writer.close()
+    assert 30 == len(groups(store_file))
 
 
 def test_copies_of_spans_move_nothing(writer: Writer) -> None:

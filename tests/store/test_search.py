@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from clew import semconv
 from clew.store import migrations, otlp_protobuf, search
-from clew.store.costs import CostFilter, CostRow, CostTable
+from clew.store.costs import CostFilter, CostRow, CostTable, cost_table
 from clew.store.database import connect
 from clew.store.reader import Reader
 from clew.store.records import Page, QueryError, RunFilter, SpanRecord
@@ -348,6 +348,20 @@ def test_days_out_of_bounds_are_refused(first: date, last: date) -> None:
     """The wrong way round, or too many."""
     with pytest.raises(QueryError):
         CostFilter(first=first, last=last)
+
+
+def test_costs_are_summed_in_the_order_of_an_index(paid: Path) -> None:
+    """Neither looked up nor sorted: the index of the sums has everything."""
+    wanted = CostFilter(first=date(2026, 12, 1), last=date(2026, 12, 3))
+    asked: list[str] = []
+    connection = connect(paid, read_only=True)
+    connection.set_trace_callback(asked.append)
+    cost_table(connection, wanted)
+    connection.set_trace_callback(None)
+    (sql,) = asked
+    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}")]
+    connection.close()
+    assert ["SEARCH c USING COVERING INDEX run_costs_sums (day>? AND day<?)"] == plan
 
 
 # --- a store from before ----------------------------------------------------------------------

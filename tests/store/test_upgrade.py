@@ -28,6 +28,7 @@ STEPS = (
     "3266a58e5e32adaa",
     "4f4130b291a29995",
     "7c880400e69b40f9",
+    "8449b56893a489cd",
 )
 """What each step was when it was released; a new one is added here at the end."""
 

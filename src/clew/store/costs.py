@@ -115,9 +115,8 @@ def cost_table(connection: sqlite3.Connection, wanted: CostFilter) -> CostTable:
     """Ask a store, once: the three tables are of the same moment."""
     where, values = _conditions(wanted)
     sql = (
-        f"SELECT c.day, a.agent, nullif(c.model, ''), {_SUMS} FROM run_costs c "  # noqa: S608 - our own words
-        "LEFT JOIN run_agents a ON a.trace_id = c.trace_id AND a.agent_id = c.agent_id "
-        f"WHERE {where} GROUP BY 1, 2, 3"
+        f"SELECT c.day, c.agent, nullif(c.model, ''), {_SUMS} FROM run_costs c "  # noqa: S608 - our own words
+        f"WHERE {where} GROUP BY c.day, c.agent, c.model"
     )
     total = CostSum()
     days: defaultdict[int, CostSum] = defaultdict(CostSum)
@@ -159,7 +158,7 @@ def _conditions(wanted: CostFilter) -> tuple[str, list[Any]]:
         where.append("c.model = ?")
         values.append(wanted.model)
     if wanted.agent is not None:
-        where.append("a.agent = ?")
+        where.append("c.agent = ?")
         values.append(wanted.agent)
     if not wanted.scope.everything:
         scope, named = wanted.scope.conditions()

@@ -22,7 +22,7 @@ from clew.errors import ClewError, StoreError
 from clew.store import chain, paths, payloads
 from clew.store.chain import Chained, chained, parsed
 from clew.store.database import connect, explained, transaction
-from clew.store.groups import groups_of, remove_empty
+from clew.store.groups import remove_all_empty
 from clew.store.migrations import migrate
 from clew.store.records import run_id_of
 from clew.store.rollups import ROLLUPS
@@ -134,6 +134,8 @@ def erase(
                 lines = append(folder, lines)
                 for trace_id, run_id, _ in chosen:
                     _remove(connection, folder, trace_id, run_id, category)
+                with transaction(connection):
+                    remove_all_empty(connection)
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         finally:
             connection.close()
@@ -215,13 +217,11 @@ def _remove(
     with transaction(connection):
         if category == "all":
             connection.execute("DELETE FROM prompt_requests WHERE run_id = ?", (run_id,))
-            left = groups_of(connection, trace_id)
             for table in ("spans", "span_conflicts", "runs", *ROLLUPS):
                 connection.execute(
                     f"DELETE FROM {table} WHERE trace_id = ?",  # noqa: S608 - constants
                     (trace_id,),
                 )
-            remove_empty(connection, left)
         else:
             connection.execute("UPDATE prompt_requests SET path = NULL WHERE run_id = ?", (run_id,))
             _strip(connection, trace_id)

@@ -11,7 +11,7 @@ and for each of its tools in one more that names it.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +23,8 @@ from clew.store.summary import is_model_call
 
 LONGEST: Final = 256
 """Characters of a name that a search looks at."""
+_MOST_LEFT: Final = 500
+"""Groups that may wait to be looked through."""
 
 Name = tuple[str, str]
 """What is named (`model`, `gate`, `outcome`, `decision` or `tool`), and how."""
@@ -92,13 +94,23 @@ def decision(gate: str, outcome: str) -> str:
     return f"{outcome} {gate}"[:LONGEST]
 
 
-class Groups:
-    """Moves runs between groups, inside the transaction of one message."""
+Left = dict[int, str]
+"""Groups that runs have left, by their ids: each group's key."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+
+class Groups:
+    """Moves runs between groups, inside the transaction of one message.
+
+    Args:
+        connection: the store.
+        left: groups that were left by earlier messages. A run on its way passes through groups that
+            the next one passes through, too, so they are looked through now and then only.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, left: Left) -> None:
         self._connection = connection
         self._ids: dict[str, int] = {}
-        self._left: dict[int, Group] = {}
+        self._left = left
         self._rows: list[tuple[Any, ...]] = []
 
     def add(
@@ -133,16 +145,17 @@ class Groups:
             self._connection.execute("DELETE FROM group_runs WHERE trace_id = ?", (key,))
             for text_of, each in before.items():
                 if text_of not in now:
-                    self._left[each.identity] = each.group
+                    self._left[each.identity] = text_of
         self._rows += [
             (self._id(text_of, group), run.start_ns, key, run.cost_usd, actor)
             for text_of, group in now.items()
         ]
 
     def write(self) -> None:
-        """Write what was collected; groups that nobody is in any more go."""
+        """Write what was collected."""
         self._connection.executemany(_NEW_RUN, sorted(self._rows, key=_in_order))
-        remove_empty(self._connection, self._left)
+        if len(self._left) > _MOST_LEFT:
+            remove_empty(self._connection, self._left)
 
     def _before(self, key: bytes) -> dict[str, _Stored]:
         rows = self._connection.execute(_OF_RUN, (key,)).fetchall()
@@ -176,25 +189,29 @@ class _Stored(Struct, frozen=True):
     place: tuple[int, float | None, str | None]
 
 
-def groups_of(connection: sqlite3.Connection, trace_id: bytes) -> dict[int, Group]:
-    """Return the groups that a run is in, by their ids."""
-    rows = connection.execute(_OF_RUN, (trace_id,)).fetchall()
-    return {row[0]: _GROUP.decode(row[1]) for row in rows}
-
-
-def remove_empty(connection: sqlite3.Connection, left: Mapping[int, Group]) -> None:
-    """Remove those of these groups that no run is in, and their names."""
-    for identity, group in left.items():
+def remove_empty(connection: sqlite3.Connection, left: Left) -> None:
+    """Remove those of these groups that no run is in, and their names; forget them all."""
+    for identity, key in left.items():
         removed = connection.execute(
-            "DELETE FROM run_groups WHERE id = :id "
-            "AND NOT EXISTS (SELECT 1 FROM group_runs WHERE group_id = :id)",
-            {"id": identity},
+            "DELETE FROM run_groups WHERE id = ?1 AND key = ?2 "
+            "AND NOT EXISTS (SELECT 1 FROM group_runs WHERE group_id = ?1)",
+            (identity, key),
         ).rowcount
         if removed:
             connection.executemany(
                 "DELETE FROM group_names WHERE what = ? AND value = ? AND group_id = ?",
-                [(*name, identity) for name in group.listed],
+                [(*name, identity) for name in _GROUP.decode(key).listed],
             )
+    left.clear()
+
+
+def remove_all_empty(connection: sqlite3.Connection) -> None:
+    """Remove every group that no run is in, and its names."""
+    connection.execute(
+        "DELETE FROM run_groups WHERE NOT EXISTS "
+        "(SELECT 1 FROM group_runs WHERE group_id = run_groups.id)"
+    )
+    connection.execute("DELETE FROM group_names WHERE group_id NOT IN (SELECT id FROM run_groups)")
 
 
 def _groups_of(run: RunSummary, tenant: str | None, names: set[Name]) -> list[Group]:

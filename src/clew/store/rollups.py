@@ -1,7 +1,7 @@
 """What is kept beside runs so that lists and costs are quick: written with the spans, never later.
 
 - `run_groups`, `group_names`, `group_runs`: runs by what a search asks for (`clew.store.groups`).
-- `run_costs`: calls, tokens and cost of a run by day (UTC), agent and model.
+- `run_costs`: calls, tokens and cost of a run by day (UTC), agent and model, with the agent's name.
 - `run_agents`: the names of the agents of a run by their ids.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from clew import semconv
 from clew.store.costs import CostSum
-from clew.store.groups import Groups, model_of
+from clew.store.groups import Groups, Left, model_of
 from clew.store.records import RunSummary, SpanRecord, integer, number, text
 from clew.store.summary import is_model_call
 
@@ -25,11 +25,17 @@ _FREE: Final = frozenset(
 )
 """Operations that cost nothing unless their span says otherwise."""
 _AGENT: Final = "INSERT OR IGNORE INTO run_agents (trace_id, agent_id, agent) VALUES (?, ?, ?)"
+_AGENT_OF: Final = "SELECT agent FROM run_agents WHERE trace_id = ? AND agent_id = ?"
+_LATE: Final = f"""
+    UPDATE run_costs SET agent = ({_AGENT_OF})
+    WHERE trace_id = ? AND agent_id = ? AND agent IS NULL
+"""  # noqa: S608 - our own words
+"""For an agent whose name is known only after its calls."""
 _COUNTS: Final = ("calls", "unpriced", "unknown", "partial")
 _SUMS: Final = ("input_tokens", "output_tokens", "cost_usd")
 _COST: Final = f"""
-    INSERT INTO run_costs (day, trace_id, agent_id, model, {", ".join((*_COUNTS, *_SUMS))})
-    VALUES ({", ".join("?" * 11)})
+    INSERT INTO run_costs (day, trace_id, agent_id, model, agent, {", ".join((*_COUNTS, *_SUMS))})
+    VALUES ({", ".join("?" * 12)})
     ON CONFLICT (day, trace_id, agent_id, model) DO UPDATE SET
     {", ".join(f"{each} = {each} + excluded.{each}" for each in _COUNTS)},
     {
@@ -72,10 +78,11 @@ def may_cost(span: SpanRecord) -> bool:
 class Rollups:
     """Collects what one message adds, and writes it inside the message's transaction."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, left: Left) -> None:
         self._connection = connection
-        self._groups = Groups(connection)
+        self._groups = Groups(connection, left)
         self._agents: set[tuple[bytes, str, str]] = set()
+        self._late: set[tuple[bytes, str]] = set()
         self._costs: dict[tuple[int, bytes, str, str], CostSum] = {}
 
     def add(
@@ -95,6 +102,8 @@ class Rollups:
             name = text(span.attributes, semconv.AGENT_NAME)
             if agent_id and name and span.type in {"run", "agent", "event"}:
                 self._agents.add((key, agent_id, name))
+                if stored:
+                    self._late.add((key, agent_id))
             if may_cost(span):
                 place = (span.start_ns // DAY_NS, key, agent_id or "", model_of(span) or "")
                 cost, known = cost_of(span), self._costs.get(place)
@@ -103,9 +112,22 @@ class Rollups:
     def write(self) -> None:
         """Write what was collected."""
         self._groups.write()
-        self._connection.executemany(_AGENT, sorted(self._agents))
+        for agent in sorted(self._agents):
+            place = agent[:2]
+            fresh = self._connection.execute(_AGENT, agent).rowcount
+            if fresh and place in self._late:
+                self._connection.execute(_LATE, (*place, *place))
+        names = {(place[1], place[2]): self._name(place[1], place[2]) for place in self._costs}
         rows: list[tuple[Any, ...]] = [
-            (*place, *(getattr(total, each) for each in (*_COUNTS, *_SUMS)))
+            (
+                *place,
+                names[place[1], place[2]],
+                *(getattr(total, each) for each in (*_COUNTS, *_SUMS)),
+            )
             for place, total in sorted(self._costs.items())
         ]
         self._connection.executemany(_COST, rows)
+
+    def _name(self, key: bytes, agent_id: str) -> str | None:
+        found = self._connection.execute(_AGENT_OF, (key, agent_id)).fetchone()
+        return None if found is None else found[0]

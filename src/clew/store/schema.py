@@ -457,4 +457,23 @@ MIGRATIONS: Final = (
             "DROP INDEX runs_listed",
         ),
     ),
+    Migration(
+        "agents of costs",
+        (
+            "ALTER TABLE run_costs ADD COLUMN agent TEXT",
+            """
+            UPDATE run_costs SET agent = (
+                SELECT a.agent FROM run_agents a
+                WHERE a.trace_id = run_costs.trace_id AND a.agent_id = run_costs.agent_id
+            )
+            """,
+            # Wide, and in the order of the sums: nothing is looked up, nothing sorted.
+            """
+            CREATE INDEX run_costs_sums ON run_costs (
+                day, agent, model, calls, unpriced, unknown, partial,
+                input_tokens, output_tokens, cost_usd
+            )
+            """,
+        ),
+    ),
 )

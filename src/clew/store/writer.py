@@ -7,6 +7,7 @@ other content under the same ids is kept beside it.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import sqlite3
 import threading
@@ -22,7 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from clew.errors import StoreError
-from clew.store import paths
+from clew.store import groups, paths
 from clew.store.database import connect, explain, transaction
 from clew.store.migrations import migrate
 from clew.store.records import Resource, RunSummary, Scope, SpanRecord
@@ -92,6 +93,7 @@ class Writer:
             self._connection.close()
             raise
         self._ids: dict[tuple[str, bytes], int] = {}
+        self._left: groups.Left = {}
         self._queue: queue.Queue[_Job | None] = queue.Queue(waiting)
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="clew-store", daemon=True)
@@ -147,6 +149,9 @@ class Writer:
             last = job is None
             if jobs:
                 self._store(jobs)
+        if self._left:
+            with contextlib.suppress(sqlite3.Error), transaction(self._connection):
+                groups.remove_empty(self._connection, self._left)
         while not self._queue.empty():
             left = self._queue.get()
             if left is not None:
@@ -157,7 +162,9 @@ class Writer:
             with transaction(self._connection):
                 results = [self._write(job.spans) for job in jobs]
         except Exception as error:
-            self._ids.clear()  # ids given out inside a transaction that never happened
+            # Ids given out inside a transaction that never happened.
+            self._ids.clear()
+            self._left.clear()
             if len(jobs) > 1:
                 for job in jobs:
                     self._store([job])
@@ -241,7 +248,7 @@ class Writer:
         conflicts: dict[str, int],
     ) -> None:
         rows: list[tuple[Any, ...]] = []
-        rollups = Rollups(self._connection)
+        rollups = Rollups(self._connection, self._left)
         for trace_id in {*news, *duplicates, *conflicts}:
             key = bytes.fromhex(trace_id)
             stored = self._connection.execute(
