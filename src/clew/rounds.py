@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN, INVALID_SPAN_CONTEXT, SpanContext, SpanKind
 
@@ -43,6 +43,8 @@ _models = describe.identifier_rule(REQUEST_MODEL)
 _known_models = _models.known
 _ERROR = semconv.RULES[semconv.ERROR_TYPE].apply
 UNKNOWN_COST = Cost(status="unknown")
+NOT_BILLED = Cost(status="priced", usd=0.0)
+_NO_TOKENS = Usage(input_tokens=0, output_tokens=0)
 
 
 class Ending(Struct, frozen=True, kw_only=True):
@@ -60,6 +62,12 @@ class Ending(Struct, frozen=True, kw_only=True):
     first_chunk_s: float | None = None
     end_ns: int | None = None
     """When it ended, where that was before it could be told (ns since the epoch)."""
+
+
+def _not_billed(ending: Ending) -> Ending:
+    """Return an ending without the tokens that were billed for the answer when it was new."""
+    response = structs.replace(ending.response, usage=_NO_TOKENS)
+    return structs.replace(ending, response=response)
 
 
 class RoundRecord(Struct, frozen=True, kw_only=True):
@@ -114,6 +122,7 @@ class Round(Node):
         "counted",
         "ending",
         "failed_as",
+        "from_cache",
         "grouped",
         "hops",
         "late",
@@ -144,6 +153,8 @@ class Round(Node):
         self.failed_as: str | None
         """How the attempt before the last has failed; set where there was one."""
         self.number: int | None = None
+        self.from_cache = False
+        """Whether the answer came from a cache of responses: then nobody bills it again."""
         self.hops = hops
         self.operation = request.operation or route.operation
         """What the request is; some paths leave that to the body."""
@@ -257,6 +268,8 @@ class Round(Node):
         except IndexError:
             return
         try:
+            if self.from_cache:
+                ending = _not_billed(ending)
             response, agent = ending.response, self.agent
             fine = ending.error is None and ending.outcome is None and response.error is None
             status = ending.status
@@ -305,7 +318,7 @@ class Round(Node):
         """Add what the request and the response say, and the cost, to a span's attributes."""
         attributes[ATTEMPTS] = self.attempts or 1
         attributes[ATTEMPT_GROUPED] = self.grouped
-        if self.wait_ns or self.resend or self.route.stream:
+        if self.wait_ns or self.resend or self.route.stream or self.from_cache:
             self._add_rare(attributes)
         describe.add_request(attributes, self.request)
         describe.add_response(attributes, self.ending)
@@ -335,6 +348,8 @@ class Round(Node):
         if self.wait_ns:
             attributes[semconv.ATTEMPT_WAIT_MS] = self.wait_ns / 1e6
             put(attributes, semconv.ATTEMPT_ERROR, getattr(self, "failed_as", None))
+        if self.from_cache:
+            attributes[semconv.RESPONSE_CACHED] = True
         if self.resend:
             attributes[semconv.HTTP_RESEND_COUNT] = self.resend
         if self.route.stream:
@@ -345,7 +360,9 @@ class Round(Node):
         response, route = ending.response, self.route
         usage = response.usage
         cost, late = UNKNOWN_COST, None
-        if usage is not None:
+        if self.from_cache:
+            cost = NOT_BILLED
+        elif usage is not None:
             asked = self.request.model or route.model
             price = runtime.prices.find_for(
                 route.provider, response.model, asked, response.service_tier

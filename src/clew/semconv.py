@@ -184,6 +184,7 @@ RESPONSE_TOOL_CALL_DIGESTS: Final = "clew.response.tool_call.digests"
 RESPONSE_FINISH_REASONS_DIGESTS: Final = "clew.response.finish_reasons.digests"
 ERROR_TYPE_DIGEST: Final = "clew.error.type.digest"
 SERVED_PROVIDER: Final = "clew.response.provider"
+RESPONSE_CACHED: Final = "clew.response.cached"
 PROVIDER_HOP: Final = "clew.provider.hop"
 PROVIDER_FAILURE_CLASS: Final = "clew.provider.failure_class"
 AGGREGATE: Final = "clew.aggregate"
@@ -418,6 +419,7 @@ RULES: Final[dict[str, Rule]] = {
     RESPONSE_FINISH_REASONS_DIGESTS: Each(Hex(64), fill="_OTHER"),
     ERROR_TYPE_DIGEST: Hex(64),
     SERVED_PROVIDER: _name,
+    RESPONSE_CACHED: _flag,
     PROVIDER_HOP: _count,
     PROVIDER_FAILURE_CLASS: Closed(*FAILURE_CLASSES),
     AGGREGATE: _flag,

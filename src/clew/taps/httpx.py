@@ -109,6 +109,8 @@ def _respond(begun: Exchange, response: Any, body_type: type[Any], kwargs: dict[
     try:
         headers = response.headers
         content_type = reading.content_type_of(headers)
+        if reading.from_cache(response):
+            begun.round.from_cache = True
         if kwargs.get("stream") and not hasattr(response, "_content"):
             plain = b"content-encoding" not in reading.names_of(headers)
             tap = StreamTap(begun, response.status_code, content_type, headers, plain=plain)

@@ -63,6 +63,25 @@ def content_type_of(headers: Any) -> str:
         return found
 
 
+def from_cache(response: Any) -> bool:
+    """Tell whether a response comes from a cache of responses, as the cache itself says.
+
+    Caches in the client (hishel) say so in the response's extensions, gateways in a header:
+    https://developers.cloudflare.com/ai-gateway/features/caching/,
+    https://portkey.ai/docs/aigw/api-reference/inference-api/response-schema,
+    https://docs.helicone.ai/features/advanced-usage/caching.
+    """
+    extensions: dict[str, Any] = response.extensions
+    if extensions.get("hishel_from_cache") is True or extensions.get("from_cache") is True:
+        return True
+    headers = response.headers
+    said = _SAY_CACHED.intersection(names_of(headers))
+    return any("HIT" in headers[name.decode("ascii")].upper().split() for name in said)
+
+
+_SAY_CACHED = frozenset({b"cf-aig-cache-status", b"x-portkey-cache-status", b"helicone-cache"})
+
+
 def _keeps_list(headers: Any) -> bool:
     """Tell whether headers keep a list of (name, lower-case name, value), by trying."""
     kind = cast("Any", type(headers))
