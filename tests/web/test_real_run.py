@@ -134,3 +134,86 @@ def test_prompts_of_a_real_run_are_inspected(
         details = http.get(f"/runs/{run_id}/spans/{span['span_id']}").text
         assert "Grüße" not in details
         assert "Inspect the prompt" in details
+
+
+UNHAPPY = """
+import contextlib, sys, clew, httpx
+from clew.errors import PolicyDenied
+from clew.gates.guardrail import InputGuardrail
+from clew.settings import Settings
+from clew.testing import Reply, ScriptedProvider
+from clew.typing import Verdict
+
+path = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}[sys.argv[2]]
+
+
+def guard(text):
+    if "forbidden" in text:
+        return Verdict(outcome="deny", reason="rule_7")
+
+
+gate = InputGuardrail(guard, policy="house")
+clew.configure(settings=Settings.from_environment(gates=(gate,)))
+clew.instrument()
+replies = [Reply.failure(500), Reply(text=["one "] * 40), Reply(text="Fine.")]
+with ScriptedProvider(replies) as provider, httpx.Client() as client:
+    with clew.run("triage", run_id=sys.argv[1], message_id="msg-1"):
+
+        def ask(text, **more):
+            body = {"model": "m-1", "max_tokens": 9, **more}
+            body["messages"] = [{"role": "user", "content": text}]
+            return client.build_request("POST", provider.base_url + path, json=body)
+
+        client.send(ask("fails"))
+        with contextlib.suppress(PolicyDenied):
+            client.send(ask("forbidden"))
+        stream = client.send(ask("stopped", stream=True), stream=True)
+        next(stream.iter_bytes())
+        stream.close()
+        client.send(ask("fine"))
+clew.shutdown()
+"""
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+def test_calls_that_went_wrong_are_shown_with_what_is_known(
+    server: Running, http: httpx.Client, store_file: Path, provider: str
+) -> None:
+    """A failed call, a stream that was stopped and a denial: in the lists, and on the pages."""
+    run_id = str(uuid.uuid4())
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("OTEL_")},
+        "OTEL_EXPORTER_OTLP_ENDPOINT": server.address,
+        "CLEW_SEAL_GRACE_SECONDS": "0",
+        "CLEW_DIGEST_KEY": "a key of this test",
+        "CLEW_DATA_DIR": str(store_file.parent),
+        "CLEW_PROMPT_CAPTURE": "on",
+        "CLEW_CAPTURE": "full",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", UNHAPPY, run_id, provider],
+        env=environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert ("", 0) == (done.stderr, done.returncode)
+    fine, stopped, failed = http.get("/api/prompts", params={"run": run_id}).json()["requests"]
+    assert [("ok", False, None), ("ok", True, "closed"), ("error", False, None)] == [
+        (each["status"], each["partial"], each["outcome"]) for each in (fine, stopped, failed)
+    ]
+    assert failed["error_type"] in ("server_error", "api_error")
+    for each, words in ((failed, ("fails", failed["error_type"], "500")), (stopped, ("stopped",))):
+        page = http.get(f"/prompts/{each['request_id']}").text
+        for word in words:
+            assert word in page
+    spans = http.get(f"/api/runs/{run_id}").json()["spans"]
+    shown = [each for each in spans if each["type"] in ("round", "decision")]
+    said = [
+        each["attributes"].get(key)
+        for each in shown
+        for key in ("error.type", "clew.stream.outcome", "clew.decision.outcome")
+        if each["attributes"].get(key) not in (None, "allow")
+    ]
+    assert [failed["error_type"], "deny", "closed"] == said
+    # The call that was denied was never made: it is the decision, and no failed round.
+    assert 3 == sum(each["type"] == "round" for each in shown)
+    twin = http.get(f"/api/runs/{run_id}").json()["run"]
+    assert (3, 1) == (twin["rounds"], twin["denials"])
