@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -210,3 +211,50 @@ def test_attributes_obey_their_rules():
     kept = {key: semconv.RULES[key].apply(value) for key, value in attributes.items()}
     assert DROPPED not in kept.values()
     assert kept == attributes
+
+
+def test_a_prompt_that_is_held_is_found_by_comparing(monkeypatch):
+    """No digest is made for it, and the attributes are those that a digest finds."""
+    prompt = Prompt.concat(Prompt.of(a="é " * 500), Prompt.of(b="y"))
+    digests = Digests(b"key")
+    found = registry.find(prompt.encode())
+    assert found.made(digests) is None
+    made = found.attributes(prompt.encode(), digests)
+    monkeypatch.setattr(registry.hmac, "digest", lambda *_: pytest.fail("a digest was made"))
+    assert registry.find_held("".join(prompt)) is found
+    assert found.made(digests) is made
+    assert found.made(Digests(b"other")) is None
+
+
+def test_a_text_of_the_same_length_and_ends_is_not_taken_for_a_prompt():
+    """What is in the middle counts."""
+    prompt = Prompt.of(a="x" * 100 + "middle" + "y" * 100)
+    assert registry.find_held("x" * 100 + "middle" + "y" * 100).blocks == prompt.blocks
+    assert registry.find_held("x" * 100 + "muddle" + "y" * 100) is None
+    assert registry.find_held("") is None
+
+
+def test_a_prompt_that_nobody_holds_is_found_by_its_digest():
+    """The registry keeps no text alive; a new prompt of the same text is held again."""
+    text = "x" * 300
+    prompt = Prompt.of(a=text)
+    blocks = prompt.blocks
+    del prompt
+    gc.collect()
+    assert registry._held == {}
+    assert registry.find_held(text) is None
+    assert registry.find(text.encode()).blocks == blocks
+    again = Prompt.of(b=text)
+    assert registry.find_held(text).blocks == again.blocks
+
+
+def test_a_held_prompt_that_is_forgotten_is_not_found(monkeypatch):
+    """Comparing counts as being seen, and finds nothing that a digest would not."""
+    monkeypatch.setattr(registry, "MOST_PROMPTS", 2)
+    first, second = Prompt.of(a="first"), Prompt.of(a="second")
+    assert registry.find_held("first") is not None
+    third = Prompt.of(a="third")
+    assert registry.find_held("first") is not None
+    assert registry.find_held("second") is None
+    registry.forget()
+    assert [registry.find_held(each) for each in (first, second, third)] == [None] * 3

@@ -36,9 +36,13 @@ def attributes_of(dialect: str, body: bytes, digests: LazyDigests) -> Mapping[st
 def attributes_of_text(text: str, digests: LazyDigests) -> Mapping[str, Any]:
     """Return what a round says of a system text that is at hand. Never raises."""
     try:
-        data = text.encode("utf-8", "surrogatepass")
-        if not data:
+        if not text:
             return NOTHING
+        held = registry.find_held(text)
+        made = None if held is None else held.made(digests.get())
+        if made is not None:
+            return made
+        data = text.encode("utf-8", "surrogatepass")
         found = registry.find(data)
         if found is None:
             return registry.whole(data, digests.get(), mapped=False)

@@ -1,6 +1,7 @@
 """The segmented prompts of this process, so that the tap knows them again on the wire.
 
-Kept is a keyed digest of each text and its blocks, never the text. The key of the look-up is
+Kept is a keyed digest of each text and its blocks, never the text: a prompt that the application
+itself still holds is compared with, where that saves making a digest. The key of the look-up is
 this process's own: prompts are made before Clew is configured, too. What leaves the process is made
 with the configured key, once for each prompt, when it is first seen on the wire.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hmac
 import os
 import threading
+import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -29,12 +31,14 @@ MOST_BLOCKS: Final = 65_536
 class Known:
     """A registered prompt: its blocks, and the attributes of rounds that it was sent with."""
 
-    __slots__ = ("_attributes", "_key_id", "blocks", "size")
+    __slots__ = ("_attributes", "_key_id", "blocks", "digest", "size")
 
-    def __init__(self, blocks: tuple[Block, ...], size: int) -> None:
+    def __init__(self, blocks: tuple[Block, ...], size: int, digest: bytes) -> None:
         self.blocks = blocks
         self.size = size
         """UTF-8 bytes of the text."""
+        self.digest = digest
+        """The look-up's digest of the text."""
         self._key_id: str | None = None
         self._attributes: Mapping[str, Any] = {}
 
@@ -50,11 +54,19 @@ class Known:
             self._key_id = digests.key_id
         return self._attributes
 
+    def made(self, digests: Digests) -> Mapping[str, Any] | None:
+        """Return the block map as attributes, where it has been made with these digests."""
+        return self._attributes if self._key_id == digests.key_id else None
+
 
 known: OrderedDict[bytes, Known] = OrderedDict()
 """Registered prompts by the look-up's digest, those not made or seen for longest first. Empty:
 there is nothing to look for, and this is the one thing that the tap asks then, without the lock; so
 no prompt is taken out to be put in again."""
+
+_held: dict[tuple[int, int, int], tuple[weakref.ref[str], Known]] = {}
+"""Prompts that the application holds, by their length and their ends; of several, the last."""
+_ENDS: Final = 64
 
 _sizes: Counter[int] = Counter()
 """How many prompts of each size are known: a text of another size need not be hashed."""
@@ -74,8 +86,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_lock)
 
 
-def register(data: bytes, blocks: tuple[Block, ...]) -> None:
-    """Make a prompt known by its UTF-8, and its blocks, which tile it."""
+def register(data: bytes, blocks: tuple[Block, ...], text: str | None = None) -> None:
+    """Make a prompt known.
+
+    Args:
+        data: its UTF-8.
+        blocks: its blocks, which tile it.
+        text: the prompt itself, of a type that can be referred to weakly.
+    """
     global _blocks  # noqa: PLW0603
     digest = hmac.digest(_key, data, "sha256")
     with _lock:
@@ -85,7 +103,7 @@ def register(data: bytes, blocks: tuple[Block, ...]) -> None:
             _blocks += len(blocks)
         if found is None or found.blocks != blocks:
             _blocks += 0 if found is None else len(blocks) - len(found.blocks)
-            known[digest] = Known(blocks, len(data))
+            found = known[digest] = Known(blocks, len(data), digest)
         known.move_to_end(digest)
         while len(known) > MOST_PROMPTS or (_blocks > MOST_BLOCKS and len(known) > 1):
             _, oldest = known.popitem(last=False)
@@ -93,6 +111,36 @@ def register(data: bytes, blocks: tuple[Block, ...]) -> None:
             _sizes[oldest.size] -= 1
             if not _sizes[oldest.size]:
                 del _sizes[oldest.size]
+    if text is not None:
+        _hold(text, found)
+
+
+def _hold(text: str, found: Known) -> None:
+    key = _ends(text)
+
+    def let_go(reference: weakref.ref[str]) -> None:
+        held = _held.get(key)
+        if held is not None and held[0] is reference:
+            _held.pop(key, None)
+
+    _held[key] = (weakref.ref(text, let_go), found)
+
+
+def _ends(text: str) -> tuple[int, int, int]:
+    return len(text), hash(text[:_ENDS]), hash(text[-_ENDS:])
+
+
+def find_held(text: str) -> Known | None:
+    """Return the registered prompt of exactly this text, where the application holds one."""
+    held = _held.get(_ends(text))
+    if held is None or held[0]() != text:
+        return None
+    found = held[1]
+    with _lock:
+        if known.get(found.digest) is not found:
+            return None
+        known.move_to_end(found.digest)
+    return found
 
 
 def find(data: bytes) -> Known | None:
@@ -114,6 +162,7 @@ def forget() -> None:
         _blocks = 0
         known.clear()
         _sizes.clear()
+        _held.clear()
 
 
 def block_map(blocks: Sequence[Block], data: bytes, digests: Digests) -> dict[str, Any]:

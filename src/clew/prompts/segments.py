@@ -55,7 +55,7 @@ class Prompt(str):
     change: the last two return a new one. Equality, hash and `repr` are those of the text.
     """
 
-    __slots__ = ("blocks", "dropped")
+    __slots__ = ("__weakref__", "blocks", "dropped")
 
     blocks: tuple[Block, ...]
     """The blocks, which tile the text's UTF-8 bytes exactly; empty where there is no map."""
@@ -74,7 +74,7 @@ class Prompt(str):
         if kept:
             data = text.encode("utf-8", "surrogatepass")
             if fits(kept, data):
-                registry.register(data, kept)
+                registry.register(data, kept, prompt)
             else:
                 kept, dropped = (), True
                 logger.warning("A prompt has no block map: the blocks given do not tile its text")
