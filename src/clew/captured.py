@@ -22,6 +22,7 @@ from clew.rules import CapturedText
 from clew.typing import StreamReader
 
 if TYPE_CHECKING:
+    from clew.settings import Settings
     from clew.store.prompt_records import Attempt
 
 _MOST_BYTES = 16 * 1024 * 1024
@@ -57,7 +58,7 @@ def deliver(runtime: Runtime, level: int, found: Mapping[str, Any]) -> dict[str,
     settings = runtime.settings
     if "spans" not in settings.content_to:
         return {}
-    limit = max(_SMALLEST, min(settings.content_limit, *_sdk_limits(settings.content_limit)))
+    limit = _limit(settings)
     redactor = None if level >= levels.FULL else Redactor()
     digests = runtime.digests
 
@@ -80,10 +81,18 @@ def deliver(runtime: Runtime, level: int, found: Mapping[str, Any]) -> dict[str,
     return attributes
 
 
-def _sdk_limits(usual: int) -> tuple[int, ...]:
-    """Return the limits at which the SDK cuts attributes, in the middle of JSON if need be."""
-    texts = (os.environ.get(name, "").strip() for name in _LIMITS)
-    return tuple(int(text) if text.isdecimal() else usual for text in texts)
+_limits: tuple[Settings, int] | None = None
+
+
+def _limit(settings: Settings) -> int:
+    """Return how many characters an attribute takes: the SDK cuts in the middle of JSON, too."""
+    global _limits  # noqa: PLW0603 - looking at the environment each time takes long
+    known = _limits
+    if known is None or known[0] is not settings:
+        texts = [os.environ.get(name, "").strip() for name in _LIMITS]
+        given = [int(text) for text in texts if text.isdecimal()]
+        _limits = known = (settings, max(_SMALLEST, min([settings.content_limit, *given])))
+    return known[1]
 
 
 class CapturedCall:

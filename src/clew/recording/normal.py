@@ -9,14 +9,13 @@ and in formats without a reader, the whole body is kept beside it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from msgspec import Struct
 
 from clew import content
-from clew.content.shapes import Content, mapping, objects, text_of
+from clew.content.shapes import Content, loads, mapping, objects, text_of
 from clew.dialects.system_text import system_text
 from clew.store.prompt_records import AskedTool, RecordedResponse
 
@@ -166,7 +165,7 @@ def _object(body: bytes | None) -> dict[str, Any] | None:
     if not body:
         return None
     try:
-        data = json.loads(body)
+        data = loads(body)
     except (ValueError, RecursionError):
         return None
     return cast("dict[str, Any]", data) if isinstance(data, dict) else None
