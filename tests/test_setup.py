@@ -9,6 +9,7 @@ import textwrap
 import uuid
 from typing import Any
 
+import httpx
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -16,8 +17,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 import clew
 from clew.errors import ConfigurationError, MissingExtraError
+from clew.facts import Usage
+from clew.pipeline import runtime
 from clew.settings import Settings
-from clew.testing import CaptureExporter, OtlpSink
+from clew.testing import CaptureExporter, OtlpSink, Reply, ScriptedProvider
 
 
 def run_python(code: str, *, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -101,6 +104,63 @@ def test_joining_a_provider(settings: Settings) -> None:
     assert b"SECRET" not in ours.otlp_bytes()
     names = [span.name for span in ours.spans]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("joined", [True, False], ids=["joined", "own"])
+@pytest.mark.parametrize("count", [110, 300])
+@pytest.mark.parametrize("wire", ["openai", "anthropic"])
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+async def test_a_host_that_sets_hundreds_of_attributes_evicts_none_of_ours(
+    joined: bool, count: int, wire: str, asynchronous: bool
+) -> None:
+    """The SDK keeps the newest 128: identity, usage, cost and decisions are always among them."""
+
+    def crowd() -> None:
+        for number in range(count):
+            trace.get_current_span().set_attribute(f"host.{number}", number)
+
+    kept = CaptureExporter()
+    usage = Usage(input_tokens=11, output_tokens=7)
+    with ScriptedProvider([Reply(text="ok", usage=usage)]) as provider:
+        hosts = {"{}:{}".format(*provider.address): wire}
+        settings = Settings(digest_key="k", seal_grace_s=0, provider_hosts=hosts)
+        theirs = TracerProvider()
+        theirs.add_span_processor(SimpleSpanProcessor(kept))
+        if joined:
+            clew.configure(settings=settings, tracer_provider=theirs)
+        else:
+            clew.configure(settings=settings, span_exporters=[kept])
+        clew.instrument()
+        current = runtime.get()
+        assert current is not None
+        assert current.prices.wait(20)
+        model = {"openai": "gpt-5-mini", "anthropic": "claude-haiku-4-5"}[wire]
+        path = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}[wire]
+        body = {"model": model, "max_tokens": 9, "messages": [{"role": "user", "content": "x"}]}
+        with clew.run("triage", tenant="acme"):
+            clew.decide("tool", "deny", reason="not_now")
+            crowd()
+            with clew.tool("find"):
+                crowd()
+            if asynchronous:
+                async with httpx.AsyncClient() as client:
+                    await client.post(provider.base_url + path, json=body)
+            else:
+                with httpx.Client() as client:
+                    client.post(provider.base_url + path, json=body)
+            crowd()
+        clew.uninstrument()
+        clew.shutdown()
+    names = ("invoke_agent", "execute_tool", "decide", "chat")
+    run, tool, decision, round_ = (dict(kept.by_name(name)[0].attributes or {}) for name in names)
+    identity = {"clew.run.id", "clew.segment.id", "clew.segment", "clew.seq", "clew.agent.id"}
+    for each in (run, tool, decision, round_):
+        assert identity <= each.keys()
+    assert (run["clew.tenant"], run["clew.run.denials"], run["clew.run.rounds"]) == ("acme", 1, 1)
+    assert run["clew.run.usage.input_tokens"] == round_["gen_ai.usage.input_tokens"] == 11
+    assert run["clew.run.cost.usd"] == round_["clew.cost.usd"] > 0
+    assert (tool["gen_ai.tool.name"], tool["clew.tool.outcome"]) == ("find", "ok")
+    assert decision["clew.decision.outcome"] == "deny"
 
 
 def test_joining_without_exporters_exports_nothing_of_our_own(settings: Settings) -> None:

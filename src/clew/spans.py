@@ -107,7 +107,7 @@ def _without_digests(attributes: dict[str, Any]) -> None:
 class Agent:
     """One agent in one segment: its name, its rounds, and the tool calls its model asked for."""
 
-    __slots__ = ("asked", "common", "id", "offered", "rounds", "run", "segment")
+    __slots__ = ("asked", "common", "id", "offered", "rounds", "run", "segment", "unread")
 
     def __init__(self, run: Run, segment: Segment, agent_id: str, rounds: int = 0) -> None:
         self.run = run
@@ -117,6 +117,8 @@ class Agent:
         self.offered: set[str] = set()
         self.asked = AskedCalls(_CALLS_REMEMBERED)
         self.common = {**segment.common, semconv.AGENT_ID: agent_id}
+        self.unread = False
+        """True where no span is kept and nobody looks at answers: those are not read then."""
 
 
 class Node:
@@ -130,6 +132,7 @@ class Node:
         "_perf",
         "_unclaimed",
         "agent",
+        "born",
         "decisions",
         "denials",
         "level",
@@ -145,6 +148,8 @@ class Node:
         self.runtime: Runtime | None = None
         self.agent: Agent | None = None
         self.parent_node: Node | None = None
+        self.born: dict[str, Any]
+        """What an SDK's span began with; set where there is one."""
         self.span: Span = INVALID_SPAN
         self.seq = 0
         self.start_ns = 0
@@ -224,6 +229,7 @@ class Node:
                     around = context.span_in(context.current() if parent is None else parent)
                 span = light.start(name, around, kind, attributes, start_ns, links)
             if span is None:
+                self.born = attributes
                 span = runtime.tracer.start_span(
                     name,
                     context=parent,
@@ -340,6 +346,9 @@ class Node:
             else:
                 if span.is_recording():
                     span.set_attributes(attributes)
+                    if getattr(span, "dropped_attributes", 0):
+                        # The host has set more than the SDK keeps, so the oldest are gone: ours.
+                        span.set_attributes({**self.born, **attributes})
                     if failed:
                         span.set_status(StatusCode.ERROR)
                     if runtime is not None and runtime.chains is not None:
