@@ -290,6 +290,30 @@ async def test_a_tool_called_by_hand(exported: CaptureExporter) -> None:
     assert tree(exported) == ["execute_tool find"]
 
 
+@pytest.mark.parametrize("times", [1, 2], ids=["once", "instrumented twice"])
+async def test_a_tool_with_both_forms(exported: CaptureExporter, times: int) -> None:
+    """A function and a coroutine of one tool: each call is one span, whichever form it goes through."""
+    from langchain_core.tools import StructuredTool
+
+    def look(place: str) -> str:
+        """Look at a place."""
+        return place
+
+    async def look_later(place: str) -> str:
+        """Look at a place."""
+        return place
+
+    for _ in range(times):
+        clew.instrument()
+    both = StructuredTool.from_function(look, look_later)
+    late = StructuredTool.from_function(coroutine=look_later, name="late")
+    for made in (both, late):
+        assert await made.ainvoke({"place": "SECRET"}) == "SECRET"
+    assert both.invoke({"place": "SECRET"}) == "SECRET"
+    names = [span.name for span in exported.by_name("execute_tool")]
+    assert names == ["execute_tool look", "execute_tool late", "execute_tool look"]
+
+
 def test_taking_the_tap_off(
     exported: CaptureExporter, server: ScriptedProvider, model: Any
 ) -> None:
