@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import httpx
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 import clew
 from clew import semconv as s
@@ -579,3 +582,102 @@ async def test_an_answer_from_a_cache_is_not_billed_again(
     )
     assert stated["clew.run.cost.usd"] == first[s.COST_USD]
     assert stated["clew.run.cost.status"] == "priced"
+
+
+CLAUDE = "anthropic.claude-sonnet-4-5-20250929-v1:0"
+ACCOUNT = "123456789012"
+ARN = f"arn:aws:bedrock:us-east-1:{ACCOUNT}"
+RESOURCES = {
+    f"us.{CLAUDE}": (f"us.{CLAUDE}", f"regional.{CLAUDE}"),
+    f"global.{CLAUDE}": (f"global.{CLAUDE}", f"global.{CLAUDE}"),
+    f"{ARN}:inference-profile/us.{CLAUDE}": (
+        f"arn:aws:bedrock:us-east-1::inference-profile/us.{CLAUDE}", f"regional.{CLAUDE}",
+    ),
+    f"{ARN}:application-inference-profile/a1b2c3": (
+        "arn:aws:bedrock:us-east-1::application-inference-profile/a1b2c3", None,
+    ),
+    f"{ARN}:application-inference-profile/mapped": (
+        "arn:aws:bedrock:us-east-1::application-inference-profile/mapped", f"global.{CLAUDE}",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("twin", ["sync", "async"])
+@pytest.mark.parametrize("name", RESOURCES)
+async def test_names_of_cloud_resources(name: str, twin: str, server: Answering) -> None:
+    """They find their row, with the rates of their kind of region, or the operator's mapping.
+
+    What hides the model has no price. The number of the account leaves nowhere, not on spans of
+    other libraries either.
+    """
+    shown, row = RESOURCES[name]
+    exporter, metrics = CaptureExporter(), InMemoryMetricReader()
+    aliases = {f"aws.bedrock/{ARN}:application-inference-profile/mapped": f"global.{CLAUDE}"}
+    settings = Settings(
+        digest_key="k", seal_grace_s=0, model_aliases=aliases, metric_readers=(metrics,)
+    )
+    clew.configure("tests", settings=settings, span_exporters=[exporter])
+    clew.instrument()
+    current = runtime.get()
+    assert current is not None
+    assert current.prices.wait(60)
+    usage = {"inputTokens": 10, "outputTokens": 2, "totalTokens": 12}
+    server.kind = "application/json"
+    server.body = json.dumps(answer_of(Bill(CONVERSE, usage, {}, None))).encode()
+    library = trace.get_tracer("library")
+    with clew.run("desk"):
+        await ask(
+            f"{server.base_url}/model/{quote(name, safe='')}/converse", {"messages": []}, twin
+        )
+        with library.start_as_current_span(f"chat {name}") as span:
+            span.set_attribute(s.REQUEST_MODEL, name)
+    current.settle(everywhere=True)
+    assert current.worker.flush(10)
+    measured: Any = metrics.get_metrics_data()
+    clew.shutdown()
+    found = [dict(each.attributes or {}) for each in exporter.spans if each.name.startswith("chat")]
+    assert {each[s.REQUEST_MODEL] for each in found} == {shown}
+    (round_,) = [each for each in found if s.ROUND in each]
+    assert round_.get(s.PRICE_MODEL) == row
+    assert (s.COST_USD in round_) == (row is not None)
+    assert ACCOUNT.encode() not in exporter.otlp_bytes()
+    assert ACCOUNT not in measured.to_json()
+
+
+@pytest.mark.parametrize("twin", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("answers", "aliases", "row"),
+    [
+        ("model-x", {}, "model-x"),
+        (None, {}, None),
+        (None, {"azure.ai.openai/gpt-4": "model-x"}, "model-x"),
+        ("model-x", {"azure.ai.openai/gpt-4": "model-s"}, "model-x"),
+    ],
+)
+async def test_a_deployment_is_priced_by_the_model_that_answers(
+    answers: str | None, aliases: dict[str, str], row: str | None, twin: str,
+    exporter: CaptureExporter, server: Answering,
+) -> None:  # fmt: skip
+    """Else by the operator's map, else not at all; the deployment's name stays the request's."""
+    current = runtime.get()
+    assert current is not None
+    settings = current.settings.model_copy(update={"model_aliases": aliases})
+    clew.shutdown()
+    clew.configure("tests", settings=settings, span_exporters=[exporter])
+    current = runtime.get()
+    assert current is not None
+    assert current.prices.wait(60)
+    body = answer_of(Bill(CHAT, chat(100, 20), {}, None, model=answers or ""))
+    if answers is None:
+        del body["model"]
+    server.kind, server.body = "application/json", json.dumps(body).encode()
+    url = f"{server.base_url}/openai/deployments/gpt-4/chat/completions?api-version=1"
+    with clew.run("desk"):
+        await ask(url, {"messages": []}, twin)
+    clew.shutdown()
+    (round_,) = exporter.by_name("chat")
+    found = dict(round_.attributes or {})
+    assert found["gen_ai.provider.name"] == "azure.ai.openai"
+    assert (found[s.REQUEST_MODEL], found.get(s.RESPONSE_MODEL)) == ("gpt-4", answers)
+    assert found.get(s.PRICE_MODEL) == row
+    assert found[s.COST_STATUS] == ("priced" if row else "unpriced")

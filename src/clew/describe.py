@@ -121,8 +121,8 @@ def add_response(attributes: dict[str, Any], ending: Ending) -> None:
         attributes[RESPONSE_ID] = response.id
     model = response.model
     if model is not None:
-        fits = model in _known_models or _models.apply(model) is not DROPPED
-        attributes[RESPONSE_MODEL] = model if fits else OTHER
+        shown = model if model in _known_models else _models.apply(model)
+        attributes[RESPONSE_MODEL] = OTHER if shown is DROPPED else shown
     tier = response.service_tier
     if tier is not None:
         if tier in _known_tiers:

@@ -199,10 +199,11 @@ class Round(Node):
                 attributes[semconv.OPERATION] = name
             model = request.model or self.route.model
             if model is not None:
-                if model not in _known_models and _models.apply(model) is DROPPED:
-                    model = OTHER
-                attributes[REQUEST_MODEL] = model
-                name = f"{name} {model}"
+                shown = model if model in _known_models else _models.apply(model)
+                if shown is DROPPED:
+                    shown = model = OTHER
+                attributes[REQUEST_MODEL] = shown
+                name = f"{name} {shown}"
             if hops is not None:
                 hops.started, hops.number = True, self.number
                 if hops.index is not None:

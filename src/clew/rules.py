@@ -48,7 +48,10 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 
 
 class Identifier:
-    """ASCII letters, digits and `_ . : / @ + = ~ # -`, no spaces, at most `max_length` long."""
+    """ASCII letters, digits and `_ . : / @ + = ~ # -`, no spaces, at most `max_length` long.
+
+    The name of a resource of Amazon's (`arn:...`) is kept without the number of the account.
+    """
 
     __slots__ = ("fits", "known", "max_length")
     name = "identifier"
@@ -69,9 +72,23 @@ class Identifier:
             return value
         if self.fits(value) is None:
             return DROPPED
+        if value.startswith("arn:"):
+            return without_account(value)
         if len(self.known) < 1024:
             self.known[value] = None
         return value
+
+
+def without_account(arn: str) -> str:
+    """Return the name of a resource of Amazon's without the account that it belongs to.
+
+    https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html:
+    `arn:partition:service:region:account-id:resource`; names without an account exist, too.
+    """
+    parts = arn.split(":", 5)
+    if len(parts) == 6 and parts[4].isdigit():
+        parts[4] = ""
+    return ":".join(parts)
 
 
 class Opaque(Identifier):

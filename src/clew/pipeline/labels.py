@@ -66,10 +66,13 @@ class Bounded:
             return None
         if type(value) is str and value in self._known:
             return value
-        if len(self._known) >= self._limit or self._rule.apply(value) is DROPPED:
+        shown = self._rule.apply(value)
+        if shown in self._known:
+            return shown
+        if len(self._known) >= self._limit or shown is DROPPED:
             return OTHER
-        self._known.add(value)
-        return value
+        self._known.add(shown)
+        return shown
 
 
 class Chosen:
