@@ -681,3 +681,54 @@ async def test_a_deployment_is_priced_by_the_model_that_answers(
     assert (found[s.REQUEST_MODEL], found.get(s.RESPONSE_MODEL)) == ("gpt-4", answers)
     assert found.get(s.PRICE_MODEL) == row
     assert found[s.COST_STATUS] == ("priced" if row else "unpriced")
+
+
+HOSTS = {
+    "https://api.deepseek.com/v1": ("deepseek", "api.deepseek.com", 443),
+    "https://api.groq.com/openai/v1": ("groq", "api.groq.com", 443),
+    "https://house.openai.azure.com/openai/v1": ("azure.ai.openai", "house.openai.azure.com", 443),
+    "http://localhost:11434/v1": ("ollama", "localhost", 11434),
+    "http://localhost:8000/v1": ("_OTHER", "localhost", 8000),
+    "https://llm.example.org/v1": ("_OTHER", "llm.example.org", 443),
+    "https://gateway.internal:8443/v1": ("openai", "gateway.internal", 8443),
+}
+PRICED = {"deepseek": "deepseek-chat", "groq": "gpt-4o", "openai": "gpt-4o", "ollama": "gpt-4o"}
+
+
+@pytest.mark.parametrize("twin", ["sync", "async"])
+@pytest.mark.parametrize("library", ["httpx", "httpx2"])
+@pytest.mark.parametrize("address", HOSTS)
+async def test_the_provider_is_told_by_the_host(address: str, library: str, twin: str) -> None:
+    """Or by the operator; never by the client. An unknown host has no price of OpenAI's.
+
+    Where the request goes is recorded without user, password, path and query.
+    """
+    http = pytest.importorskip(library)
+    provider, host, port = HOSTS[address]
+    exporter = CaptureExporter()
+    hosts = {"gateway.internal:8443": "openai"}
+    settings = Settings(digest_key="k", seal_grace_s=0, provider_hosts=hosts)
+    clew.configure("tests", settings=settings, span_exporters=[exporter])
+    clew.instrument()
+    current = runtime.get()
+    assert current is not None
+    assert current.prices.wait(60)
+    model = PRICED.get(provider, "gpt-4o")
+    answer = answer_of(Bill(CHAT, chat(100, 20), {}, None, model=model))
+    transport = http.MockTransport(lambda _: http.Response(200, json=answer))
+    url = address.replace("://", "://zquser:zqpassword@") + "/chat/completions?zqkey=zqvalue"
+    with clew.run("desk"):
+        if twin == "sync":
+            with http.Client(transport=transport) as client:
+                client.post(url, json={"model": model, "messages": []})
+        else:
+            async with http.AsyncClient(transport=transport) as client:
+                await client.post(url, json={"model": model, "messages": []})
+    clew.shutdown()
+    (round_,) = exporter.by_name("chat")
+    found = dict(round_.attributes or {})
+    assert found["gen_ai.provider.name"] == provider
+    assert (found["server.address"], found.get("server.port", 443)) == (host, port)
+    assert b"zq" not in exporter.otlp_bytes()
+    priced = provider in ("deepseek", "openai", "azure.ai.openai")
+    assert (found[s.COST_STATUS] == "priced") == priced
