@@ -732,3 +732,93 @@ async def test_the_provider_is_told_by_the_host(address: str, library: str, twin
     assert b"zq" not in exporter.otlp_bytes()
     priced = provider in ("deepseek", "openai", "azure.ai.openai")
     assert (found[s.COST_STATUS] == "priced") == priced
+
+
+BATCHED = {
+    "openai": (
+        [
+            {"response": {"body": {
+                "model": "model-x",
+                "usage": chat(1000, 50, prompt_tokens_details={"cached_tokens": 800}),
+            }}}
+        ] * 3,
+        {
+            "model": lambda item: item["response"]["body"]["model"],
+            "input_tokens": "response.body.usage.prompt_tokens",
+            "output_tokens": "response.body.usage.completion_tokens",
+            "cache_read_tokens": "response.body.usage.prompt_tokens_details.cached_tokens",
+        },
+    ),
+    "anthropic": (
+        [
+            {"result": {"message": {
+                "model": "model-x",
+                "usage": {"input_tokens": 200, "cache_read_input_tokens": 800, "output_tokens": 50},
+            }}}
+        ] * 3,
+        {
+            "model": lambda item: item["result"]["message"]["model"],
+            "input_tokens": lambda item: sum(
+                item["result"]["message"]["usage"][key]
+                for key in ("input_tokens", "cache_read_input_tokens")
+            ),
+            "output_tokens": "result.message.usage.output_tokens",
+            "cache_read_tokens": "result.message.usage.cache_read_input_tokens",
+        },
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("twin", ["sync", "async"])
+@pytest.mark.parametrize("row", [True, False], ids=["with batch rates", "without"])
+@pytest.mark.parametrize("provider", BATCHED)
+async def test_results_of_a_batch_belong_to_the_run_that_submitted_it(
+    provider: str, row: bool, twin: str, tmp_path: Path
+) -> None:
+    """Fetched later, elsewhere: at the table's rates for batches, by class, or at no price.
+
+    The totals of the run have them once.
+    """
+    rows: list[dict[str, Any]] = [RATES]
+    if row:
+        batch = {"service_tier": "batch", "input": 1, "output": 4, "cache_read": 0.4}
+        rows.append({"model": "model-x", **batch})
+    prices = tmp_path / "prices.json"
+    prices.write_text(json.dumps({"version": "1", "currency": "USD", "prices": rows}))
+    settings = Settings(digest_key="k", seal_grace_s=0, prices_file=prices)
+    exporter = CaptureExporter()
+    clew.configure("submits", settings=settings, span_exporters=[exporter])
+    with clew.run("desk") as submitting:
+        reference = submitting.suspend("waiting_for_input")
+    clew.shutdown()
+
+    clew.configure("fetches", settings=settings, span_exporters=[exporter])
+    current = runtime.get()
+    assert current is not None
+    assert current.prices.wait(60)
+    results, places = BATCHED[provider]
+    facts = {**places, "response_model": places["model"], "service_tier": lambda _: "batch"}
+    del facts["model"]
+
+    def result(item: Any) -> Any:
+        return item
+
+    async def aresult(item: Any) -> Any:
+        return item
+
+    record, arecord = clew.instrument(result, facts=facts), clew.instrument(aresult, facts=facts)
+    with clew.resume(reference) as resumed:
+        for item in results:
+            assert (await arecord(item) if twin == "async" else record(item)) is item
+    clew.shutdown()
+    assert resumed.run_id == submitting.run_id
+    rounds = [dict(each.attributes or {}) for each in exporter.by_name("chat")]
+    assert {each[s.RUN_ID] for each in rounds} == {str(submitting.run_id)}
+    expected = pytest.approx((200 * 1 + 800 * 0.4 + 50 * 4) * PER) if row else None
+    assert [each.get(s.COST_USD) for each in rounds] == [expected] * 3
+    assert {each[s.COST_STATUS] for each in rounds} == {"priced" if row else "unpriced"}
+    stated = dict(exporter.by_name("invoke_agent")[-1].attributes or {})
+    assert (stated["clew.run.rounds"], stated["clew.run.usage.input_tokens"]) == (3, 3000)
+    total = pytest.approx(3 * (200 * 1 + 800 * 0.4 + 50 * 4) * PER) if row else None
+    assert stated.get("clew.run.cost.usd") == total
+    assert stated["clew.run.rounds_unpriced"] == (0 if row else 3)
