@@ -193,9 +193,9 @@ def remove_empty(connection: sqlite3.Connection, left: Left) -> None:
     """Remove those of these groups that no run is in, and their names; forget them all."""
     for identity, key in left.items():
         removed = connection.execute(
-            "DELETE FROM run_groups WHERE id = ?1 AND key = ?2 "
-            "AND NOT EXISTS (SELECT 1 FROM group_runs WHERE group_id = ?1)",
-            (identity, key),
+            "DELETE FROM run_groups WHERE id = :id AND key = :key "
+            "AND NOT EXISTS (SELECT 1 FROM group_runs WHERE group_id = :id)",
+            {"id": identity, "key": key},
         ).rowcount
         if removed:
             connection.executemany(
