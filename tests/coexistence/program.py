@@ -30,6 +30,12 @@ INSTRUMENTORS = {
         "google-genai": "openinference.instrumentation.google_genai:GoogleGenAIInstrumentor",
     },
 }
+LAYERS = (
+    "openinference.instrumentation.langchain:LangChainInstrumentor",
+    "openinference.instrumentation.openai:OpenAIInstrumentor",
+    "opentelemetry.instrumentation.httpx:HTTPXClientInstrumentor",
+)
+"""The framework's, the provider's and the HTTP instrumentation, all at once."""
 exporter = CaptureExporter()
 
 
@@ -47,8 +53,9 @@ def install_other():
         logfire.configure(send_to_logfire=False, console=False)
         getattr(logfire, f"instrument_{SDK.replace('-', '_')}")()
         return
-    module, _, name = INSTRUMENTORS[OTHER][SDK].partition(":")
-    getattr(importlib.import_module(module), name)().instrument()
+    for place in LAYERS if OTHER == "layers" else (INSTRUMENTORS[OTHER][SDK],):
+        module, _, name = place.partition(":")
+        getattr(importlib.import_module(module), name)().instrument()
 
 
 def ask_openai(server):
@@ -104,7 +111,23 @@ def ask_mistralai(server):
         return client.chat.complete(**arguments).choices[0].message.content
 
 
+def ask_langchain(server):
+    from langchain_openai import ChatOpenAI
+
+    model = ChatOpenAI(
+        model="gpt-4o",
+        base_url=server.openai_base_url,
+        api_key="key",
+        max_retries=0,
+        stream_usage=True,
+    )
+    if STREAM:
+        return sum(1 for _ in model.stream("SECRET"))
+    return model.invoke("SECRET").content
+
+
 ASK = {
+    "langchain": ask_langchain,
     "openai": ask_openai,
     "anthropic": ask_anthropic,
     "google-genai": ask_genai,

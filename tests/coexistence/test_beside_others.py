@@ -36,6 +36,13 @@ ENVIRONMENTS = {
         "openinference-instrumentation-google-genai",
     ),
     "logfire": (*GENAI, "logfire>=5"),
+    "layers": (
+        "openai>=3",
+        "langchain-openai",
+        "openinference-instrumentation-langchain",
+        "openinference-instrumentation-openai",
+        "opentelemetry-instrumentation-httpx",
+    ),
 }
 CASES = [
     ("official", "openai"),
@@ -48,6 +55,7 @@ CASES = [
     ("openinference", "google-genai"),
     ("logfire", "openai"),
     ("logfire", "anthropic"),
+    ("layers", "langchain"),
 ]
 
 
