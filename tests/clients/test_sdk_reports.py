@@ -139,3 +139,28 @@ async def test_nothing_generated_has_no_first_output(kit: Any, compare: Any):
     """Without any output there is no time to it."""
     found = await compare(streamed, Reply())
     assert found.told("gen_ai.response.time_to_first_chunk") == {}
+
+
+# --- tool calls ---------------------------------------------------------------------------------------
+
+
+async def plain(session: Any) -> Any:
+    return await session.kit.ask(session.client)
+
+
+@pytest.mark.kits("sdks")
+@pytest.mark.parametrize("scenario", [plain, streamed], ids=["plain", "streamed"])
+async def test_parallel_tool_calls(scenario: Any, kit: Any, compare: Any):
+    """Each call of one answer keeps its own id and name, in order, one without arguments too."""
+    calls = tuple(
+        ScriptedToolCall(name="find", id=f"callabc0{number}", arguments=arguments)
+        for number, arguments in enumerate(({"place": "zqmark"}, {"place": "zqmark 2"}, {}))
+    )
+    found = await compare(scenario, Reply(tool_calls=calls))
+    assert found.told("clew.response.tool_call.names") == {
+        "clew.response.tool_call.names": ("find", "find", "find")
+    }
+    ids = found.told("clew.response.tool_call.ids")
+    if kit.provider in ("Google Gemini", "Ollama"):  # may not say any
+        ids = ids or {"clew.response.tool_call.ids": tuple(call.id for call in calls)}
+    assert ids == {"clew.response.tool_call.ids": tuple(call.id for call in calls)}
