@@ -335,7 +335,10 @@ def test_a_fault_is_500_without_details(caplog: pytest.LogCaptureFixture) -> Non
         assert "500 Internal Server Error" in words(page)
         assert "secret" not in page.text
     assert 500 == client.get("/api/runs").json()["error"]["status"]
-    assert "Clew could not answer /api/runs" in caplog.text
+    assert "Clew could not show a page (SearchPage" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+    assert "in runs" in caplog.text
+    assert "secret" not in caplog.text.replace('raise ZeroDivisionError("a secret")', "")
 
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\">'\"&{{7*7}}</script>\u202egnp\x00\x1b[2J"

@@ -65,14 +65,18 @@ class FastOTLPSpanExporter(Sending, stock.OTLPSpanExporter):
         return _answer(result.status_code, result.error, {})
 
     def _once(self, data: bytes, timeout: float) -> Answer:
+        result: Any = None
+        response: Any = None
         try:
             if self._client_known:
                 result = self._sends._submit(self._sends._compress(data), timeout)
-                status: int | None = result.status_code
-                return _answer(status, result.error, {} if status is None else result.headers())
-            response = self._by_itself(data, timeout)
+            else:
+                response = self._by_itself(data, timeout)
         except Exception as error:
             return Answer(error=error)
+        if result is not None:
+            status: int | None = result.status_code
+            return _answer(status, result.error, {} if status is None else result.headers())
         answer = _answer(response.status_code, None, response.headers)
         if answer.taken:
             self._look(response.content, response.headers)

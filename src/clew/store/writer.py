@@ -22,6 +22,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from clew._guard import guard, record_failure
 from clew.errors import StoreError
 from clew.store import groups, paths
 from clew.store.database import connect, explain, transaction
@@ -148,14 +149,29 @@ class Writer:
                 job = self._queue.get()
             last = job is None
             if jobs:
-                self._store(jobs)
+                self._settle(jobs)
         if self._left:
-            with contextlib.suppress(sqlite3.Error), transaction(self._connection):
+            with (
+                guard("tidy the store up"),
+                contextlib.suppress(sqlite3.Error),
+                transaction(self._connection),
+            ):
                 groups.remove_empty(self._connection, self._left)
         while not self._queue.empty():
             left = self._queue.get()
             if left is not None:
                 left.future.set_exception(StoreError(f"the store {self.path} is closed"))
+
+    def _settle(self, jobs: list[_Job]) -> None:
+        """Store what is asked for; whatever fails, each who waits is answered."""
+        try:
+            self._store(jobs)
+        except Exception:
+            record_failure("store spans", "They are refused; the next are stored as before")
+            for job in jobs:
+                if not job.future.done():
+                    failed = StoreError(f"spans could not be stored in {self.path}")
+                    job.future.set_exception(failed)
 
     def _store(self, jobs: list[_Job]) -> None:
         try:

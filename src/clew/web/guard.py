@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from ipaddress import ip_address
-from typing import Final
+from typing import Any, Final
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from clew._guard import record_failure
 
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -32,7 +34,10 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Guard:
-    """Refuses unknown Host names and adds the security headers.
+    """Refuses unknown Host names, adds the security headers, and answers where something fails.
+
+    What fails is counted and logged by its kind and place: the text of an exception may quote what
+    somebody has said to a model, and would go into the server's log.
 
     Args:
         app: what is inside.
@@ -51,15 +56,27 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        begun = False
 
         async def send_guarded(message: Message) -> None:
+            nonlocal begun
             if message["type"] == "http.response.start":
+                begun = True
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
                 headers.setdefault("cache-control", "no-store")
             await send(message)
 
+        try:
+            await self._pass_on(scope, receive, send_guarded)
+        except Exception:
+            receives = scope["path"].startswith("/v1/")
+            record_failure(_what(scope), "Others are answered as before")
+            if not begun:
+                await _failed(receives)(scope, receive, send_guarded)
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send_guarded: Send) -> None:
         headers = Headers(scope=scope)
         if self.allows(headers.get("host", "")) and not is_foreign(scope["method"], headers):
             await self._app(scope, receive, send_guarded)
@@ -81,6 +98,22 @@ class Guard:
         if name in self._names:
             return True
         return self._any_address and _is_address(name)
+
+
+def _what(scope: Scope) -> str:
+    """Return what could not be done, by the name of the page and not by its address."""
+    endpoint: Any = scope.get("endpoint")
+    name = getattr(endpoint, "__qualname__", None) or type(endpoint).__name__
+    return f"answer a request ({name})"
+
+
+def _failed(receives: bool) -> PlainTextResponse:
+    """Return what is said of a fault of ours; exporters are to send once more."""
+    if receives:
+        return PlainTextResponse(
+            "This could not be taken now.\n", status_code=503, headers={"retry-after": "5"}
+        )
+    return PlainTextResponse("This could not be shown.\n", status_code=500)
 
 
 def is_foreign(method: str, headers: Headers) -> bool:

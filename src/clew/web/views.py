@@ -6,10 +6,10 @@ A page is rendered whole before its first byte is sent.
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
+from traceback import format_tb
 from typing import Any, Final, cast
 
 import msgspec
@@ -20,6 +20,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from clew import semconv
+from clew._guard import record_failure, warn_once
 from clew.errors import ClewError
 from clew.sources import RunNotFoundError, forms, wording
 from clew.store.records import QueryError
@@ -29,7 +30,6 @@ View = Callable[[Request], Response]
 """Answers one request, in the form that was asked for."""
 
 HERE: Final = Path(__file__).parent
-_logger: Final = logging.getLogger("clew.web")
 _FLAGS: Final = {"1": True, "true": True, "on": True, "0": False, "false": False, "": False}
 _VARIES: Final = {"vary": "accept"}
 
@@ -104,7 +104,10 @@ class Views:
             except ClewError as error:
                 return self.failure(request, error)
             except Exception as error:
-                _logger.exception("Clew could not answer %s", request.url.path)
+                kind = f"show a page ({getattr(view, '__qualname__', 'of its own')})"
+                record_failure(kind, "Other pages are shown as before")
+                # Not the text of the exception: it may quote what somebody has said to a model.
+                warn_once(f"{kind}: where", "%s", "".join(format_tb(error.__traceback__)))
                 return self.failure(request, error)
 
         return endpoint
