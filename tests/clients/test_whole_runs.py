@@ -248,23 +248,41 @@ async def test_a_run_carried_into_a_thread(kit: Any):
 
 
 RESUMING = """
-import sys
-import openai
+import asyncio, sys
+import anthropic, openai
 import clew
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-reference, base_url, endpoint = sys.argv[1:]
+reference, base_url, endpoint, provider, twin = sys.argv[1:]
+ask = {"model": "m", "messages": [{"role": "user", "content": "zqmark"}]}
+options = {"base_url": base_url, "api_key": "key"}
+
+def work():
+    if provider == "openai":
+        with openai.OpenAI(**options) as client:
+            client.chat.completions.create(**ask)
+    else:
+        with anthropic.Anthropic(**options) as client:
+            client.messages.create(**ask, max_tokens=9)
+
+async def awork():
+    if provider == "openai":
+        async with openai.AsyncOpenAI(**options) as client:
+            await client.chat.completions.create(**ask)
+    else:
+        async with anthropic.AsyncAnthropic(**options) as client:
+            await client.messages.create(**ask, max_tokens=9)
+
 clew.configure(
     settings=clew.Settings(digest_key="key"), span_exporters=[OTLPSpanExporter(endpoint)]
 )
 clew.instrument()
-with clew.resume(reference), openai.OpenAI(base_url=base_url, api_key="key") as client:
-    client.chat.completions.create(model="m", messages=[{"role": "user", "content": "zqmark"}])
+with clew.resume(reference):
+    asyncio.run(awork()) if twin == "async" else work()
 clew.shutdown()
 """
 
 
-@pytest.mark.kits(provider="openai", asynchronous=False)
 async def test_a_run_resumed_in_another_process(kit: Any):
     """The reference is enough: the same trace goes on elsewhere, with the totals carried over."""
     with ScriptedProvider([kit.reply] * 2) as server, OtlpSink() as sink:
@@ -283,7 +301,13 @@ async def test_a_run_resumed_in_another_process(kit: Any):
         command = [sys.executable, "-c", RESUMING, reference]
         result = await asyncio.to_thread(
             subprocess.run,
-            [*command, server.openai_base_url, sink.traces_endpoint],
+            [
+                *command,
+                server.openai_base_url if kit.provider == "openai" else server.base_url,
+                sink.traces_endpoint,
+                kit.provider,
+                "async" if kit.asynchronous else "sync",
+            ],
             capture_output=True,
             text=True,
             timeout=60,

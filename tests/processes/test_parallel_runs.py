@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
+import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
 import clew
@@ -28,7 +29,7 @@ def answer(request: ReceivedRequest) -> Reply:
 
 
 def body() -> dict[str, Any]:
-    return {"model": "gpt-5-mini", "messages": [{"role": "user", "content": "Hi"}]}
+    return {"model": "gpt-5-mini", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
 
 
 def in_a_thread(client: httpx.Client, address: str, seen: dict[uuid.UUID, int]) -> None:
@@ -91,14 +92,15 @@ ASKED = tuple(
 WHOLE = (("invoke_agent boss", (("chat gpt-5-mini", ()), *ASKED, ("run_started boss", ()))),)
 
 
-def test_runs_are_not_mixed_up() -> None:
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+def test_runs_are_not_mixed_up(path: str) -> None:
     """Twenty runs in threads and twenty in tasks share a client each, and delegate to two agents.
 
     Each of the forty traces has exactly its own spans, each agent below the tool call that asked.
     """
     seen: dict[uuid.UUID, int] = {}
     with ScriptedProvider(answer) as server, captured(seal_grace_s=60) as exporter:
-        address = f"{server.openai_base_url}/chat/completions"
+        address = f"{server.base_url}{path}"
 
         async def tasks() -> None:
             limits = httpx.Limits(max_connections=30)

@@ -40,19 +40,20 @@ clew.instrument()
 
 
 @app.task
-def summarise(reference):
-    body = {"model": "gpt-5-mini", "messages": [{"role": "user", "content": "Hi"}]}
+def summarise(reference, path):
+    body = {"model": "gpt-5-mini", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
     with clew.resume(reference), httpx.Client(trust_env=False) as client:
-        client.post(os.environ["PROVIDER"] + "/chat/completions", json=body).raise_for_status()
+        client.post(os.environ["PROVIDER"] + path, json=body).raise_for_status()
     (folder / f"done-{os.getpid()}").touch()
 """
 PRODUCER = """
 import clew
 from queue_app import summarise
 
-for _ in range({tasks}):
+for number in range({tasks}):
+    path = ("/v1/chat/completions", "/v1/messages")[number % 2]
     with clew.run("producer") as run:
-        summarise.delay(run.suspend("waiting_for_input"))
+        summarise.delay(run.suspend("waiting_for_input"), path)
     print(run.run_id)
 clew.shutdown()
 """
@@ -73,7 +74,7 @@ def test_tasks_in_forked_children_belong_to_their_runs(tmp_path: Path) -> None:
             "OTEL_EXPORTER_OTLP_ENDPOINT": sink.base_url,
             "OTEL_BSP_SCHEDULE_DELAY": "60000",
             "CLEW_SEAL_GRACE_SECONDS": "0",
-            "PROVIDER": provider.openai_base_url,
+            "PROVIDER": provider.base_url,
             "QUEUE": str(tmp_path),
             "PYTHONPATH": str(tmp_path),
         }

@@ -36,9 +36,9 @@ with clew.run("boot"):
 
 def application(environ, start_response):
     with clew.run("request") as run:
-        body = {"model": "gpt-5-mini", "messages": [{"role": "user", "content": "Hi"}]}
+        body = {"model": "gpt-5-mini", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
         with httpx.Client(trust_env=False) as client:
-            answer = client.post(os.environ["PROVIDER"] + "/chat/completions", json=body)
+            answer = client.post(os.environ["PROVIDER"], json=body)
             answer.raise_for_status()
     start_response("200 OK", [("content-type", "text/plain")])
     return [f"{os.getpid()} {run.run_id}".encode()]
@@ -116,9 +116,12 @@ def runs_counted(sink: OtlpSink) -> list[int]:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-@pytest.mark.parametrize("kind", ["sync", "gthread", "gevent"])
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [("sync", "/v1/chat/completions"), ("gthread", "/v1/messages"), ("gevent", "/api/chat")],
+)
 def test_every_worker_exports_its_own(
-    kind: str, tmp_path: Path, sink: OtlpSink, provider: ScriptedProvider
+    kind: str, path: str, tmp_path: Path, sink: OtlpSink, provider: ScriptedProvider
 ) -> None:
     """Each span of each worker arrives once, under an instance of its own, and the stop is quick.
 
@@ -131,7 +134,7 @@ def test_every_worker_exports_its_own(
         "OTEL_EXPORTER_OTLP_ENDPOINT": sink.base_url,
         "OTEL_BSP_SCHEDULE_DELAY": "60000",
         "CLEW_SEAL_GRACE_SECONDS": "0",
-        "PROVIDER": provider.openai_base_url,
+        "PROVIDER": provider.base_url + path,
     }
     port = free_port()
     server = serve(tmp_path, kind, port, environment)
@@ -199,7 +202,7 @@ def test_over_grpc(kind: str, tmp_path: Path, provider: ScriptedProvider) -> Non
             "OTEL_METRICS_EXPORTER": "none",
             "OTEL_BSP_SCHEDULE_DELAY": "60000",
             "CLEW_SEAL_GRACE_SECONDS": "0",
-            "PROVIDER": provider.openai_base_url,
+            "PROVIDER": provider.openai_base_url + "/chat/completions",
         }
         server = serve(tmp_path, kind, port, environment)
         try:
