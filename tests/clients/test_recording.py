@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,10 @@ def recorded(folder: Path) -> list[tuple[PromptRow, PromptRecord]]:
 
 async def is_recorded(compare: Any, scenario: Any, folder: Path) -> None:
     """Make a call without and with recording: equal for the caller, and whole on the disk."""
-    settings = {"capture": "full", "prompt_capture": True, "data_dir": folder}
+    key = "a key of the tests"
+    settings = {
+        "capture": "full", "prompt_capture": True, "data_dir": folder, "digest_key": key,
+    }  # fmt: skip
     found = await compare(scenario, settings=settings)
     assert found.error is None
     # Another call was made, to see whether the connection was given back.
@@ -45,6 +49,9 @@ async def is_recorded(compare: Any, scenario: Any, folder: Path) -> None:
     assert row.span_id == f"{found.round.context.span_id:016x}"
     assert (row.status, row.partial, row.attempts) == ("ok", False, 1)
     assert record.system.text == PLACE
+    # Whatever field it was sent in, the digest is that of the text on the wire.
+    assert PLACE.encode() in found.requests[0][3]
+    assert record.system.digest == hmac.digest(key.encode(), PLACE.encode(), "sha256").hex()
     assert record.messages is not None
     assert MARK in json.dumps(record.messages)
     assert row.request_bytes == told.get("clew.request.bytes")
