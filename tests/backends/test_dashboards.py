@@ -237,6 +237,33 @@ def test_metrics_and_labels_are_those_that_are_emitted() -> None:
                 assert used <= known[name], (where, name, used - known[name])
 
 
+_WHOLES = {"", "input", "output"}
+
+
+def test_no_query_adds_a_part_to_its_whole() -> None:
+    """Cached and reasoning tokens are parts of input and output: no sum has both.
+
+    A query of tokens names their type, or keeps the types apart; metrics are named, never matched.
+    """
+    rules = (FOLDER / "clew.rules.yaml").read_text()
+    queries = [(where, target["expr"]) for where, _, target in PROMQL]
+    queries += [("rules", each) for each in re.findall(r"clew_tokens_total\{[^}]*\}", rules)]
+    looked_at = 0
+    for where, query in queries:
+        for pattern in re.findall(r'__name__\s*=~\s*"([^"]*)"', query):
+            assert pattern.startswith("otelcol_"), where
+        for selector in re.findall(
+            r"(?:clew_tokens|gen_ai_client_token_usage)\w*(?:\{([^}]*)\})?", query
+        ):
+            looked_at += 1
+            types = re.findall(r'\w*token_type\s*(?:=~|=)\s*"([^"]*)"', selector)
+            named = set("|".join(types).split("|"))
+            apart = re.search(r"by\s*\([^)]*token_type[^)]*\)", query) is not None
+            assert types or apart, (where, query)
+            assert apart or len(named) == 1 or named <= _WHOLES, (where, query)
+    assert looked_at > 5
+
+
 @pytest.mark.parametrize("where", [each[0] for each in TRACEQL])
 def test_each_traceql_query_parses_and_names_known_attributes(where: str) -> None:
     """By the grammar of TraceQL; attributes are those of the contract."""
