@@ -142,6 +142,15 @@ def test_an_entry_that_was_seen_is_not_read_again(monkeypatch: pytest.MonkeyPatc
     assert 41 == len(read)
 
 
+def test_what_is_shortened_is_shortened_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A conversation that is longer than an attribute costs its new messages only, too."""
+    body = messages(40, "word " * 300)
+    expected = as_a_whole("openai_chat", body, None, 5000)
+    assert expected == written("openai_chat", body, None, 5000)
+    monkeypatch.setattr(listing, "shortened", lambda *_: pytest.fail("shortened again"))
+    assert expected == written("openai_chat", body, None, 5000)
+
+
 def test_levels_and_lengths_are_remembered_apart() -> None:
     """What was written in full is not written where secrets are masked."""
     body = messages(1, "sk-aaaaaaaaaaaaaaaaaaaaaa")
@@ -167,9 +176,10 @@ def test_masked_entries_are_remembered_without_what_was_masked() -> None:
 def test_what_is_remembered_is_bounded() -> None:
     """Many conversations leave 8 MiB at the most, counted as they are kept."""
     for at in range(600):
-        written("openai_chat", messages(10, f"{at} " + "x y " * 500), None)
+        written("openai_chat", messages(10, f"{at} " + "x y " * 500), None, 3000)
     total = sum(
-        len(key) + sum(map(len, piece.texts)) + listing._EACH for key, piece in remembered()
+        len(key) + sum(map(listing._bytes_of, (piece.texts, *piece.cut.values())))
+        for key, piece in remembered()
     )
     assert listing._HALF < total <= 2 * listing._HALF
     assert listing.size() <= listing._HALF

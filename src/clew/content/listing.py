@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 from msgspec import Struct
 
-from clew.content.shapes import Content, Field, objects
+from clew.content.shapes import Content, Field, loads, objects
 from clew.content.writing import MOST, Digest, Plain, dumped, fitted, shortened, write
 from clew.redaction import MOST as MOST_MASKED
 from clew.redaction import Redactor
@@ -70,7 +70,7 @@ class Listings(NamedTuple):
     tool_definitions: Listing | list[Any] | None = None
 
 
-class _Piece(Struct, frozen=True, gc=False):
+class _Piece(Struct, gc=False):
     """What an entry is written as."""
 
     texts: tuple[str, ...]
@@ -78,6 +78,27 @@ class _Piece(Struct, frozen=True, gc=False):
     """How many values that took, which are limited in all."""
     masked: int
     """How many of them were looked at by the masks."""
+    exponents: bool
+    """Whether a number in it is written with an exponent."""
+    cut: dict[int, tuple[str, ...]]
+    """The same with long texts shortened, by how many characters were left."""
+
+    def shortened(self, cap: int) -> tuple[str, ...]:
+        """Return the texts with what is long in them shortened to so many characters."""
+        if max(map(len, self.texts), default=0) <= cap:
+            return self.texts
+        found = self.cut.get(cap)
+        if found is None:
+            values = [shortened(loads(text), cap) for text in self.texts]
+            found = tuple([dumped(value, exponents=self.exponents) for value in values])
+            self.cut[cap] = found
+            _kept.grew(_bytes_of(found))
+        return found
+
+
+def _bytes_of(texts: tuple[str, ...]) -> int:
+    # A character takes up to four bytes.
+    return sum([len(text) if text.isascii() else 4 * len(text) for text in texts]) + _EACH
 
 
 class _Kept:
@@ -98,14 +119,18 @@ class _Kept:
 
     def put(self, shelf: Any, key: bytes, piece: _Piece) -> None:
         """Remember a piece, unless it is very large."""
-        # A character takes up to four bytes.
-        size = len(key) + sum([len(t) if t.isascii() else 4 * len(t) for t in piece.texts]) + _EACH
+        size = len(key) + _bytes_of(piece.texts) + sum(map(_bytes_of, piece.cut.values()))
         if size > _LARGEST:
             return
+        self.grew(size)
+        with self._lock:
+            self.young.setdefault(shelf, {})[key] = piece
+
+    def grew(self, size: int) -> None:
+        """Take note that so many bytes more are remembered."""
         with self._lock:
             if self.size + size > _HALF:
                 self.old, self.young, self.size = self.young, {}, 0
-            self.young.setdefault(shelf, {})[key] = piece
             self.size += size
 
     def clear(self) -> None:
@@ -210,8 +235,10 @@ def written(
         messages: whether the entries are messages.
         key: stands for the key of the digests.
     """
-    texts = _Texts(listing, digest, key, redactor)
     try:
+        if redactor is not None and not redactor.repeats:
+            raise _WholeError
+        texts = _Texts(listing, digest, key, redactor)
         text = fitted(texts, limit, messages=messages)
         return None if text == "[]" else CapturedText(text)
     except Exception:
@@ -222,8 +249,8 @@ def written(
     return write(value, limit=limit, digest=digest, redactor=redactor, messages=messages)
 
 
-class _TooMuchError(Exception):
-    """A list has more values than an attribute takes; it is read as a whole."""
+class _WholeError(Exception):
+    """A list is to be read as a whole."""
 
 
 class _Texts:
@@ -234,53 +261,45 @@ class _Texts:
         digest: makes the keyed digest of media.
         key: stands for the key of these digests.
         redactor: masks secrets; None at the level `full`.
+
+    Raises:
+        _WholeError: the list has more values than an attribute takes.
     """
 
     def __init__(
         self, listing: Listing, digest: Digest, key: object, redactor: Redactor | None
     ) -> None:
-        self._listing = listing
         self._digest = digest
         self._redactor = redactor
-        self._remembers = redactor is None or redactor.repeats
-        self._level = (key, None if redactor is None else redactor.identity)
-
-    def __call__(self, cap: int | None) -> list[str]:
-        """Return them with their long texts shortened to so many characters.
-
-        Raises:
-            _TooMuchError: the list has to be read as a whole.
-        """
-        texts: list[str] = []
+        level = (key, None if redactor is None else redactor.identity)
+        as_sent = redactor is None
         values = masked = 1
-        as_sent = self._redactor is None
-        for field, raws, listed in self._listing.groups:
-            shelf = (field, listed, cap, self._level)
+        self._pieces: list[_Piece] = []
+        for field, raws, listed in listing.groups:
+            shelf = (field, listed, level)
             young = _kept.young.get(shelf, {})
             for raw in raws:
                 data = bytes(raw)  # pyright: ignore[reportArgumentType]
-                key = data if as_sent and len(data) <= _SHORT else _hashed(data)
-                piece = young.get(key)
+                name = data if as_sent and len(data) <= _SHORT else _hashed(data)
+                piece = young.get(name)
                 if piece is None:
-                    piece = self._piece(shelf, key, data)
+                    piece = _kept.find(shelf, name)
+                    if piece is None:
+                        piece = self._read(field, data, listed=listed)
+                        _kept.put(shelf, name, piece)
                 values += piece.values
                 masked += piece.masked
-                texts += piece.texts
+                self._pieces.append(piece)
         if values > MOST or masked > MOST_MASKED:
-            raise _TooMuchError
-        return texts
+            raise _WholeError
 
-    def _piece(self, shelf: tuple[Field, bool, int | None, Any], key: bytes, data: bytes) -> _Piece:
-        if not self._remembers:
-            return self._read(shelf, data)
-        piece = _kept.find(shelf, key)
-        if piece is None:
-            piece = self._read(shelf, data)
-            _kept.put(shelf, key, piece)
-        return piece
+    def __call__(self, cap: int | None) -> list[str]:
+        """Return them with their long texts shortened to so many characters."""
+        if cap is None:
+            return [text for piece in self._pieces for text in piece.texts]
+        return [text for piece in self._pieces for text in piece.shortened(cap)]
 
-    def _read(self, shelf: tuple[Field, bool, int | None, Any], data: bytes) -> _Piece:
-        field, listed, cap, _ = shelf
+    def _read(self, field: Field, data: bytes, *, listed: bool) -> _Piece:
         value = msgspec.json.decode(data)
         if not listed:
             entries = field.other(value)
@@ -293,8 +312,8 @@ class _Texts:
             if self._redactor is not None:
                 kept, looked_at = self._redactor.entry(kept)
                 masked += looked_at
-            texts.append(dumped(shortened(kept, cap), exponents=plain.exponents))
-        return _Piece(tuple(texts), MOST - plain.left, masked)
+            texts.append(dumped(kept, exponents=plain.exponents))
+        return _Piece(tuple(texts), MOST - plain.left, masked, plain.exponents, {})
 
 
 def _hashed(data: bytes) -> bytes:
