@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
+from clew._guard import guard
 from clew.errors import ConfigurationError
 from clew.governance.governor import TOOL_KINDS, Governor, Result, governor_of
 from clew.governance.passages import acheck_turn, check_turn
@@ -365,10 +366,15 @@ class ContextLength(Op):
 
     def do(self) -> int | None:
         """Return the smallest that is known."""
-        known = prices()
-        found = [known.context_length(*model) for model in self._models]
+        found: list[int | None] = []
+        with guard("look up a context length"):
+            known = prices()
+            found += [known.context_length(*model) for model in self._models]
         return min((one for one in found if one), default=None)
 
     async def ado(self) -> int | None:
         """Return the smallest that is known; the price library may have to be loaded first."""
-        return self.do() if prices().loaded else await asyncio.to_thread(self.do)
+        loaded = False
+        with guard("look up a context length"):
+            loaded = prices().loaded
+        return self.do() if loaded else await asyncio.to_thread(self.do)

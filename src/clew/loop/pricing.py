@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+from clew._guard import guard
 from clew.dialects import recognise
 from clew.loop.chain import choices_of, providers_of
 from clew.loop.ops import prices
@@ -59,12 +60,13 @@ def count(
         return None
     totals.add_usage(usage)
     cost = Cost(status="unknown")
-    tried = choices_of(provider, request)
-    by, asked = tried[answer.hop] if answer.hop < len(tried) else tried[0]
-    known = prices()
-    if known.loaded:
-        price = known.find_for(name_of(by, asked), answer.model, asked.model)
-        if price is not PENDING:
-            cost = compute(price, usage, complete=True)
+    with guard("price a round of the loop"):
+        tried = choices_of(provider, request)
+        by, asked = tried[answer.hop] if answer.hop < len(tried) else tried[0]
+        known = prices()
+        if known.loaded:
+            price = known.find_for(name_of(by, asked), answer.model, asked.model)
+            if price is not PENDING:
+                cost = compute(price, usage, complete=True)
     totals.add_cost_of(cost)
     return cost.usd

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 from msgspec.structs import replace
 
+from clew._guard import guard
 from clew.errors import ApprovalRequired, PolicyDenied
 from clew.loop import ops, pricing
 from clew.loop.calls import Done, Planned, record_refused, refused
@@ -166,7 +167,10 @@ class Session:
         self.recorder.context(number, fit.breakdown)
         if not fit.fits:
             raise Ended("context_truncated")
-        return request, allowed(fit.breakdown.attributes())
+        born: dict[str, Any] = {}
+        with guard("describe the window of a round"):
+            born = allowed(fit.breakdown.attributes())
+        return request, born
 
     def ask(self, *, closing: bool = False) -> Walk[ChatResponse]:
         """Ask the model once."""

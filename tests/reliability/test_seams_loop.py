@@ -1,0 +1,187 @@
+"""The loop and the adapters go on while what records them raises, function by function."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import pytest
+import seams
+from apart import APART
+
+import clew
+from clew import _guard
+from clew.loop import Loop, Tool, Trace
+from clew.pipeline import runtime
+from clew.prompts.configuration import Configuration
+from clew.providers import provider as adapter
+from clew.settings import Settings
+from clew.testing import CaptureExporter, Reply, ScriptedProvider, ScriptedToolCall
+
+PACKAGES = (
+    "clew.pipeline", "clew.pricing",
+    *(
+        f"clew.{name}"
+        for name in (
+            "runs", "rounds", "spans", "tools", "exchange", "streams", "decisions", "captured",
+            "describe", "sealing", "digests", "integrity", "rules",
+        )
+    ),
+)  # fmt: skip
+MODULES = [each.__name__ for each in seams.modules(*PACKAGES)]
+_ASKED = "is a part of the result that the caller has asked for"
+_ENTRANCE = "is an entrance: what is below it is guarded"
+_TEST = "is called here by the test itself"
+_GUARD = "reads or sets a variable, for every call; or is the guard of a thread"
+LEFT: dict[str, str] = {
+    **APART,
+    **dict.fromkeys(
+        (
+            "clew.pipeline.runtime.get", "clew.pipeline.runtime.set_current",
+            "clew.pipeline.worker.Worker._run", "clew.pipeline.meters.OwnMeters._run",
+        ),
+        _GUARD,
+    ),
+    **dict.fromkeys(
+        (
+            "clew.pipeline.stamp.Segment.cumulative", "clew.pipeline.totals.Totals.add_usage",
+            "clew.pipeline.totals.Totals.add_cost_of", "clew.tools.canonical",
+        ),
+        _ASKED,
+    ),
+    **dict.fromkeys(
+        (
+            "clew.runs.run", "clew.rounds.Hops.__init__", "clew.tools.ToolCall.__enter__",
+            "clew.tools.ToolCall.__aenter__",
+        ),
+        _ENTRANCE,
+    ),
+    "clew.pipeline.worker.Worker.wake": _TEST,
+}  # fmt: skip
+
+
+def answer(request: Any) -> Reply:
+    if b'"role":"tool"' in request.body.replace(b" ", b""):
+        return Reply(text=("do", "ne"))
+    return Reply(tool_calls=(ScriptedToolCall(id="c1", name="find", arguments={"number": "P"}),))
+
+
+class Service:
+    """A service that runs the loop, and all that it sees of it."""
+
+    def __init__(self, provider: ScriptedProvider) -> None:
+        self.provider = provider
+        self.called: list[str] = []
+
+    def find(self, number: str) -> str:
+        """Find a parcel."""
+        self.called.append(number)
+        return f"parcel {number}"
+
+    def work(self) -> list[Any]:
+        self.called.clear()
+        first = len(self.provider.requests)
+        found = [self._result(asynchronous=False), self._result(asynchronous=True)]
+        asked = self.provider.requests[first:]
+        return [*found, list(self.called), [(each.path, each.body) for each in asked]]
+
+    def _result(self, *, asynchronous: bool) -> tuple[Any, ...]:
+        by = adapter("openai", api_key="k", base_url=self.provider.openai_base_url, retries=0)
+        configuration = Configuration(provider="openai", model="gpt-5-mini", tools=("find",))
+        loop = Loop(configuration, by, tools=(Tool.of(self.find, effect="read_only"),))
+        trace = Trace()
+
+        async def asynchronously() -> Any:
+            try:
+                return await loop.arun("Where?", trace=trace)
+            finally:
+                await by.aclose()
+
+        if asynchronous:
+            got = asyncio.run(asynchronously())
+        else:
+            got = loop.run("Where?", trace=trace)
+            by.close()
+        steps = [(step.kind, step.round, step.tool_name) for step in trace.steps]
+        return got.text, got.status, got.reason, got.rounds, steps
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with ScriptedProvider(answer) as provider:
+        yield Service(provider)
+
+
+@pytest.fixture(scope="module")
+def bare(service: Service) -> list[Any]:
+    """What the service sees without Clew."""
+    return service.work()
+
+
+def configure(folder: Path) -> None:
+    settings = Settings(
+        digest_key="k", export_delay_ms=20, seal_grace_s=0, data_dir=folder, capture="redacted",
+        content_to=frozenset({"spans"}),
+    )  # fmt: skip
+    clew.configure("tests", settings=settings, span_exporters=[CaptureExporter()])
+    clew.instrument()
+    current = runtime.get()
+    assert current is not None
+    assert current.prices.wait(20)
+
+
+@pytest.fixture(scope="module")
+def reached(service: Service, tmp_path_factory: pytest.TempPathFactory) -> set[CodeType]:
+    """The code that such a service reaches at all."""
+
+    def work() -> None:
+        configure(tmp_path_factory.mktemp("reached"))
+        service.work()
+        clew.shutdown()
+
+    found = seams.called(work)
+    clew.uninstrument()
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_loop_goes_on_while_a_function_raises(
+    module: str, service: Service, bare: list[Any], reached: set[CodeType], tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """The same answers, steps, tool calls and requests as without Clew; it is counted."""
+    (found,) = [each for each in seams.modules(*PACKAGES) if each.__name__ == module]
+    chosen = {
+        name: function
+        for name, function in seams.functions(found).items()
+        if function.__code__ in reached
+        and name not in LEFT
+        and not seams.is_plain(function)
+        and not seams.is_guarded(function)
+    }
+    wrong: dict[str, str] = {}
+    if chosen:
+        configure(tmp_path)
+    for name, function in chosen.items():
+        caplog.clear()
+        _guard.forget()
+        try:
+            with seams.failing(function, inside=True) as calls:
+                seen = contextvars.copy_context().run(service.work)
+                current = runtime.get()
+                assert current is not None
+                current.worker.flush(0.5)
+        except BaseException as error:
+            wrong[name] = f"the service sees {error!r}"
+            continue
+        if seen != bare:
+            wrong[name] = f"the service sees {seen}"
+        elif seams.WORDS in caplog.text:
+            wrong[name] = f"the log says {caplog.text}"
+        elif calls and not _guard.failures:
+            wrong[name] = "it is not counted"
+    assert wrong == {}
