@@ -181,6 +181,9 @@ def current_call() -> LogicalCall | None:
 class Exchange:
     """One request of a recognised model call, and its response."""
 
+    unread = False
+    """True where nobody will see what is read of the response: leave that as it is."""
+
     __slots__ = ("attempt", "call", "request", "round", "route", "runtime", "started", "target")
 
     def __init__(
@@ -252,6 +255,31 @@ class Exchange:
         self.round.finish(ending)
 
 
+class Unread(Exchange):
+    """A call of a run that is sampled out, where nobody looks at its answers: it is only counted.
+
+    What is around it still is as for any other: other instrumentations make no span of their own.
+    """
+
+    unread = True
+    __slots__ = ("_here",)
+
+    def __init__(self, target: Target, request: Any, here: Context) -> None:
+        self.target = target
+        self.request = request
+        self._here = here
+
+    def context(self) -> Context:
+        """Return the context for the sending: HTTP spans are suppressed."""
+        return Context({**self._here, _EXCHANGE: self, _SUPPRESS_HTTP: True})
+
+    def raised(self, error: BaseException) -> None:
+        """Take no note."""
+
+    def end(self, ending: Ending) -> None:
+        """Take no note."""
+
+
 def _read_stream(route: Route, status: int, content_type: str, body: bytes) -> Ending:
     """Read a stream of events that is in memory as a whole."""
     reader = route.dialect.stream(route, content_type)
@@ -299,6 +327,13 @@ def begin(
     call = _call.get()
     if call is not None and call.done:
         call = None
+    node = node_in(here)
+    if node is not None and node.agent is not None and node.agent.unread:
+        agent = node.agent
+        if runtime.governor is None and (call is None or call.hops is None):
+            seq, _ = agent.segment.next_round(agent)
+            agent.segment.ended(seq)
+            return Unread(target, request, here)
     round_ = hops = None
     if call is not None:
         round_, hops = call.next_attempt(), call.hops

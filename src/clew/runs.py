@@ -22,7 +22,7 @@ from clew.pipeline.runtime import Runtime
 from clew.pipeline.stamp import Segment
 from clew.pipeline.totals import Totals
 from clew.references import Reference
-from clew.sealing import beat_from_now_on, seal_later
+from clew.sealing import beat_from_now_on, mark_started, seal_later
 from clew.spans import Agent, Node, error_type, identifier, is_cancellation, put, ungrouped
 from clew.terms import BEFORE, Terms, identify
 from clew.typing import Gate
@@ -107,7 +107,11 @@ class Run(context.Block, Node):
 
     @property
     def totals(self) -> Totals:
-        """Totals of the run until now, earlier segments included."""
+        """Totals of the run until now, earlier segments included.
+
+        A run that is sampled out has its calls counted, and read only where something needs what
+        they say: metrics, gates, keep rules, capture. Else their usage is unknown, not zero.
+        """
         return Totals() if self.agent is None else self.agent.segment.cumulative()
 
     def terminate(self, reason: str) -> None:
@@ -233,6 +237,7 @@ class Run(context.Block, Node):
         self._root = False
         self.run_id = outer.segment.run_id
         self.agent = Agent(self, outer.segment, hex_64())
+        self.agent.unread = outer.unread and not self.terms.gates
         self._begin_with(runtime, *self._named())
         return context.with_node(self, self.span, base)
 
@@ -257,10 +262,14 @@ class Run(context.Block, Node):
             self._begin_with(runtime, name, attributes, parent=Context(), links=self._links())
         finally:
             RunIdGenerator.reset(token)
+        self.agent.unread = not (self.span.is_recording() or self.terms.gates or runtime.reads())
         inner = context.with_node(self, self.span, base)
         if runtime.metrics is not None and self.span is not INVALID_SPAN:
             runtime.metrics.run_began(self.agent, resumed=reference is not None)
-        self._mark_started(runtime, inner)
+        if not self.agent.unread:
+            previous = None if reference is None else reference.segment_id
+            mark_started(runtime, self.agent_name, self.agent, inner, previous)
+            beat_from_now_on(runtime, self.agent_name, self.span, self.agent)
         return inner
 
     def _named(self) -> tuple[str, dict[str, Any]]:
@@ -288,23 +297,6 @@ class Run(context.Block, Node):
             links.append(Link(previous, {semconv.SEGMENT_ID: reference.segment_id}))
         return links
 
-    def _mark_started(self, runtime: Runtime, inner: Context) -> None:
-        """Export a zero-length span at once, so that a run whose process dies is visible."""
-        mark = Node()
-        mark.agent = self.agent
-        name = identifier(self.agent_name, semconv.AGENT_NAME, "agent name")
-        attributes: dict[str, Any] = {
-            semconv.RUN_EVENT: "started",
-            semconv.RUN_STATUS: "running",
-            semconv.AGENT_NAME: name,
-        }
-        if self._reference is not None:
-            attributes[semconv.SEGMENT_PREVIOUS_ID] = self._reference.segment_id
-        mark._begin_with(runtime, f"run_started {name}", attributes, parent=inner)
-        mark._end_with({}, end_ns=mark.start_ns)
-        if self.agent is not None:
-            beat_from_now_on(runtime, self.agent_name, self.span, self.agent)
-
     def admit(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
         """Do nothing: see `governor`."""
 
@@ -329,13 +321,16 @@ class Run(context.Block, Node):
                 values[semconv.RUN_TERMINATION_REASON] = reason
             if error is not None and (status == "failed" or isinstance(error, spans.Terminated)):
                 values[semconv.ERROR_TYPE] = error_type(error)
-            if self._root:
+            kept = self._root and not agent.unread
+            if kept:
                 if runtime.metrics is not None:
                     runtime.metrics.run_ended(agent, status, reason)
                 values.update(self._final_totals(runtime, agent.segment))
             self._end_with(values, failed=status == "failed")
-            if self._root:
+            if kept:
                 seal_later(runtime, self.agent_name, self.span, agent)
+            elif self._root:
+                runtime.segments.close(agent.segment)
 
     def _final_totals(self, runtime: Runtime, segment: Segment) -> dict[str, Any]:
         unpriced = [one for one in list(segment.pending) if not runtime.late.settle(one)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -16,6 +17,32 @@ from clew.spans import Agent, Node, identifier, put
 
 _LOOKS = 4
 """How often in the time between two heartbeats it is looked for those that are due."""
+
+
+def mark_started(
+    runtime: Runtime, agent_name: str, agent: Agent, inner: Context, previous: str | None
+) -> None:
+    """Export a zero-length span at once, so that a run whose process dies is visible.
+
+    Args:
+        runtime: the runtime.
+        agent_name: the run's agent.
+        agent: the same in its segment.
+        inner: the context in which the run's work belongs.
+        previous: the id of the segment before this one, where there is one.
+    """
+    mark = Node()
+    mark.agent = agent
+    name = identifier(agent_name, semconv.AGENT_NAME, "agent name")
+    attributes: dict[str, Any] = {
+        semconv.RUN_EVENT: "started",
+        semconv.RUN_STATUS: "running",
+        semconv.AGENT_NAME: name,
+    }
+    if previous is not None:
+        attributes[semconv.SEGMENT_PREVIOUS_ID] = previous
+    mark._begin_with(runtime, f"run_started {name}", attributes, parent=inner)
+    mark._end_with({}, end_ns=mark.start_ns)
 
 
 def beat_from_now_on(runtime: Runtime, agent_name: str, span: Span, agent: Agent) -> None:

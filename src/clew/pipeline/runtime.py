@@ -195,6 +195,16 @@ class Runtime:
         asked = context.asked_level(within)
         return levels.effective(asked, self.capture_level, self.capture_max)
 
+    def reads(self) -> bool:
+        """Tell whether somebody needs what is read of calls that nobody will see a span of."""
+        return (
+            self.metrics is not None
+            or self.governor is not None
+            or self.recorder is not None
+            or self.capturing
+            or any(observer != self.folds.told for observer in self.observers)
+        )
+
     def settle(self, *, everywhere: bool = False) -> None:
         """End the decisions that this thread (or any) made by a plain call."""
         here = threading.get_ident()

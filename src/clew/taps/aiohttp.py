@@ -217,6 +217,8 @@ def _body(session: Any, kwargs: dict[str, Any]) -> tuple[bytes | None, dict[str,
 
 
 def _respond(begun: Exchange, session: Any, kwargs: Mapping[str, Any], response: Any) -> None:
+    if begun.unread:
+        return
     try:
         headers: Mapping[str, str] = response.headers
         content_type = exchange.content_type_of(headers)

@@ -188,6 +188,8 @@ def _strip(headers: Any) -> None:
 
 
 def _respond(begun: Exchange, request: Any, response: Any) -> None:
+    if begun.unread:
+        return
     try:
         headers: Mapping[str, str] = response.headers
         content_type = exchange.content_type_of(headers)

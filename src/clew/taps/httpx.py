@@ -106,6 +106,8 @@ _RETRIES = b"x-stainless-retry-count"
 
 
 def _respond(begun: Exchange, response: Any, body_type: type[Any], kwargs: dict[str, Any]) -> None:
+    if begun.unread:
+        return
     try:
         headers = response.headers
         content_type = reading.content_type_of(headers)

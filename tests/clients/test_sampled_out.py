@@ -1,0 +1,86 @@
+"""Calls of a run that is sampled out, where nobody looks at what they say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+import pytest
+from kits.comparing import compared
+
+import clew
+from clew.exchange import Exchange
+from clew.gates.budget import BudgetGate, Limit
+from clew.testing import Reply, ScriptedProvider, captured
+
+pytestmark = pytest.mark.kits("all")
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """No run is sampled; give a list to which each call adds how it was read to its end."""
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.0")
+    monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")
+    found: list[str] = []
+    original = Exchange.end
+
+    def end(self: Exchange, ending: Any) -> None:
+        found.append("streamed" if ending.outcome else "whole")
+        original(self, ending)
+
+    monkeypatch.setattr(Exchange, "end", end)
+    return found
+
+
+async def test_answers_are_not_read(kit: Any, read: list[str], monkeypatch: pytest.MonkeyPatch):
+    """The caller gets what it gets without Clew; calls are counted, and their usage is unknown."""
+    totals: list[Any] = []
+
+    async def no_round_comes(_exporter: Any) -> None:
+        return
+
+    monkeypatch.setattr("kits.comparing.ended", no_round_comes)
+
+    async def scenario(session: Any) -> Any:
+        with clew.run("desk") as run:
+            asked = await kit.ask(session.client)
+            stream = await kit.stream(session.client)
+            streamed = [chunk async for chunk in kit.chunks(stream)]
+            totals.append(run.totals)
+        assert read == []
+        return asked, streamed
+
+    found = await compared(kit, scenario, [kit.reply] * 2, {"keep": frozenset()}, {})
+    assert (found.error, found.rounds, found.spans) == (None, [], ())
+    without, counted = totals
+    assert without.rounds == 0
+    assert (counted.rounds, counted.rounds_without_usage) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "reason", ["nothing", "gates", "an inner run's gates", "capture", "keep rules"]
+)
+def test_who_needs_answers_has_them_read(reason: str, read: list[str]):
+    """Gates, captured content and keep rules need what answers say, whether a span is kept or not."""
+    more = {"keep": {"deny"} if reason == "keep rules" else frozenset()}
+    if reason == "capture":
+        more["capture"] = "full"
+    outer = (
+        [BudgetGate(Limit(per="everything", period="day", requests=9))] if reason == "gates" else []
+    )
+    inner = (
+        [BudgetGate(Limit(per="everything", period="day", requests=9))] if "inner" in reason else []
+    )
+    body = {"model": "gpt-4o", "messages": [{"role": "user", "content": "hi"}]}
+    with ScriptedProvider([Reply(text="yes")]) as server, captured(**more):
+        with (
+            httpx2.Client() as client,
+            clew.run("desk", gates=outer) as run,
+            clew.run("helper", gates=inner),
+        ):
+            client.post(f"{server.openai_base_url}/chat/completions", json=body)
+        counted = run.totals
+    assert read == ([] if reason == "nothing" else ["whole"])
+    assert counted.rounds == 1
+    assert counted.rounds_without_usage == (1 if reason == "nothing" else 0)
