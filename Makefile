@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo live backends test check format bench bench-peers bench-more bench-figures soak fuzz sbom vulnerabilities clean
+.PHONY: help demo live backends test check format bench bench-peers bench-more bench-figures soak fuzz interpreters sbom vulnerabilities clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -66,6 +66,9 @@ soak: $(READY) ## run the long tests
 
 fuzz: $(READY) ## fuzz what comes from outside, a minute for each target
 	FUZZ_SECONDS=60 $(BIN)/python -m pytest -q tests/reliability/test_fuzzing.py $(PYTEST_ARGS)
+
+interpreters: $(READY) ## run a part of the tests on every other Python of this machine
+	$(BIN)/python .ci/interpreters.py test
 
 sbom: $(READY) ## write the bill of materials (CycloneDX) to build/sbom.json
 	mkdir -p build
