@@ -231,3 +231,32 @@ def test_a_forked_child_counts_from_zero(tmp_path: Path) -> None:
         one.forget()
         one.shutdown()
         assert (one.spans_lost, one.spool.files()) == (0, [])
+
+
+class Earlier(SpoolingOTLPSpanExporter):
+    """Over a stock exporter of the generation before, which sends a message by `_export`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._session = kwargs["session"]
+        self._client_known, self._earlier = False, True
+
+    def _export(self, serialized_data: bytes, timeout_sec: float | None = None) -> Any:
+        return self._session.post(self.endpoint, data=serialized_data, timeout=timeout_sec)
+
+
+def test_an_earlier_stock_exporter_has_a_spool_too(tmp_path: Path) -> None:
+    """Its answers are judged the same; each span arrives once, in order."""
+    import requests
+
+    session = requests.Session()
+    session.trust_env = False
+    with Refusing(503, 200, 400) as server:
+        one = Earlier(tmp_path, 1 << 20, endpoint=f"{server.base_url}/v1/traces", session=session)
+        assert one.export([made(1)]) is SpanExportResult.SUCCESS
+        assert [each.spans for each in one.spool.files()] == [1]
+        assert one.export([made(2)]) is SpanExportResult.FAILURE
+        assert one.export([made(3)]) is SpanExportResult.SUCCESS
+        one.shutdown()
+    assert names(*server.taken) == ["s1", "s3"]
+    assert (one.spans_lost, one.spool.files()) == (1, [])
