@@ -45,37 +45,31 @@ def events_of(
             yield from _loaded(line)
         return
     decode = loads if some is None else some.decode
-    for data in _data(body):
-        if data == b"[DONE]":
-            continue
+    ends = b"\r" in body
+    for event in _BLANK.split(body) if ends else body.split(b"\n\n"):
+        if event.startswith(b"data: {") and not ends and b"\n" not in event:
+            data = event[6:]
+        else:
+            data = _data(event, ends=ends)
+            if not data or data == b"[DONE]":
+                continue
         try:
-            event = decode(data)
+            found = decode(data)
         except (ValueError, RecursionError):
             yield from _loaded(data)
         else:
-            if isinstance(event, dict):
-                yield cast("dict[str, Any]", event)
+            if isinstance(found, dict):
+                yield cast("dict[str, Any]", found)
 
 
-def _data(body: bytes) -> Iterator[bytes]:
-    """Yield what server-sent events carry."""
-    if b"\r" in body:
-        for event in _BLANK.split(body):
-            yield from _lines(event.splitlines())
-        return
-    for event in body.split(b"\n\n"):
-        # Nearly all have one line of data, alone or behind their name.
-        name, mark, data = event.partition(b"data:")
-        if not mark or b"\n" in data or (name and name.find(b"\n") != len(name) - 1):
-            yield from _lines(event.split(b"\n"))
-        elif data := data.removeprefix(b" "):
-            yield data
-
-
-def _lines(lines: list[bytes]) -> Iterator[bytes]:
-    data = b"\n".join([line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:")])
-    if data:
-        yield data
+def _data(event: bytes, *, ends: bool) -> bytes:
+    """Return what a server-sent event carries; `ends`: its lines may end in a carriage return."""
+    if not ends:
+        name, _, data = event.partition(b"\ndata: ")
+        if data and b"\n" not in data and b"\n" not in name and name.startswith(b"event:"):
+            return data
+    lines = [line[5:].removeprefix(b" ") for line in event.splitlines() if line[:5] == b"data:"]
+    return b"\n".join(lines)
 
 
 def _loaded(data: bytes) -> Iterator[dict[str, Any]]:
