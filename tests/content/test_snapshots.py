@@ -264,7 +264,8 @@ def test_an_unwieldy_argument_costs_the_call_next_to_nothing(
         assert best < 0.0015 + 0.0005 * (level == "full")
     spans = exporter.by_name("execute_tool look-up")
     assert len(spans) == 5
-    assert b"zq" not in exporter.otlp_bytes()
+    sent = exporter.otlp_bytes()
+    assert not [mark for mark in (b"zqname", b"zqsecret") if mark in sent]
     for span in spans:
         text = (span.attributes or {}).get("gen_ai.tool.call.arguments")
         assert (text is None) == (level == "metadata")
