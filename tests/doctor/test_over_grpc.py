@@ -99,3 +99,22 @@ def test_another_protocol_than_the_receivers(
             OTEL_EXPORTER_OTLP_ENDPOINT=address, OTEL_EXPORTER_OTLP_PROTOCOL=protocol
         )
     assert (code, said(found)) == (1, ("problem", words))
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        (
+            {"OTEL_EXPORTER_OTLP_ENDPOINT": "127.0.0.1:4318"},
+            "it is no address of HTTP",
+        ),
+        (
+            {"OTEL_EXPORTER_OTLP_COMPRESSION": "zip", **GRPC},
+            'Invalid value "zip" for compression envvar OTEL_EXPORTER_OTLP_COMPRESSION',
+        ),
+    ],
+)
+def test_a_variable_that_is_wrong(doctor: Any, variables: dict[str, str], words: str) -> None:
+    """It is said which, where the exporter itself would raise or send nowhere."""
+    code, found = doctor(**variables)
+    assert (code, said(found)) == (1, ("problem", words))

@@ -156,6 +156,8 @@ def _refused(where: str, answer: Answer, *, rejected: bool) -> Finding:
 def reason_of(error: BaseException | None, where: str) -> tuple[str, str]:
     """Say in plain words why there was no answer, and what to do."""
     parts = urlsplit(where)
+    if parts.scheme not in ("http", "https"):
+        return "it is no address of HTTP", f"Write its scheme, too: http://{where}"
     for cause in _causes(error):
         if isinstance(cause, socket.gaierror) or type(cause).__name__ == "NameResolutionError":
             return f"nobody knows the name {parts.hostname} (DNS)", "Correct the host name"

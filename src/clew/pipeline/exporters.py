@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SpanExporter
 
 from clew._guard import guard
-from clew.errors import ConfigurationError, MissingExtraError
+from clew.errors import ClewError, ConfigurationError, MissingExtraError
 
 if TYPE_CHECKING:
     from clew.pipeline.otlp_sending import Sending
@@ -48,7 +48,8 @@ def from_environment(
         spool: where OTLP batches wait while the receiver does not take them; None: nowhere.
 
     Raises:
-        ConfigurationError: an exporter or protocol that Clew does not know.
+        ConfigurationError: an exporter or protocol that Clew does not know, or a variable that
+            the exporter does not understand.
         MissingExtraError: `grpc` is asked for and its package is not installed.
     """
     environ = os.environ if environ is None else environ
@@ -56,7 +57,15 @@ def from_environment(
     exporters: list[SpanExporter] = []
     for name in (part.strip() for part in names.split(",")):
         if name == "otlp":
-            exporters.append(_otlp(environ, stock_encoder, spool))
+            try:
+                exporters.append(_otlp(environ, stock_encoder, spool))
+            except ClewError:
+                raise
+            except Exception as error:
+                raise ConfigurationError(
+                    f"No OTLP exporter can be made with these OTEL_EXPORTER_OTLP_* variables: "
+                    f"{error}"
+                ) from error
         elif name == "console":
             exporters.append(ConsoleSpanExporter())
         elif name not in ("none", ""):
