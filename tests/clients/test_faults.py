@@ -57,7 +57,7 @@ STEPS: dict[str, tuple[Any, str]] = {
     "sum up a stream": (reader_of, "result"),
     "find a price": (Prices, "find_for"),
     "compute a cost": (rounds, "compute"),
-    "describe a decision": (decisions.Decision, "_facts"),
+    "describe a decision": (decisions.Decision, "_add_facts"),
     "start a span": (spans.Node, "_start"),
     "end a span": (spans.Node, "_end_with"),
     "number a round": (Segment, "next_round"),
