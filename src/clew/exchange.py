@@ -103,6 +103,7 @@ class LogicalCall:
     __slots__ = (
         "_failed_at",
         "_token",
+        "counted",
         "done",
         "failure",
         "hops",
@@ -127,6 +128,8 @@ class LogicalCall:
         self.failure: Ending | None = None
         self.unread = False
         """True while an answer that is an error has come and its body has not been read."""
+        self.counted = False
+        """True once a round was counted for it that nobody reads."""
         self.done = False
         self.passage: Any = None
         """How the request has passed the gates, where there are any; attempts pass likewise."""
@@ -331,8 +334,11 @@ def begin(
     if node is not None and node.agent is not None and node.agent.unread:
         agent = node.agent
         if runtime.governor is None and (call is None or call.hops is None):
-            seq, _ = agent.segment.next_round(agent)
-            agent.segment.ended(seq)
+            if call is None or not call.counted:
+                seq, _ = agent.segment.next_round(agent)
+                agent.segment.ended(seq)
+            if call is not None:
+                call.counted = True
             return Unread(target, request, here)
     round_ = hops = None
     if call is not None:

@@ -6,14 +6,13 @@ from typing import Any
 
 import httpx2
 import pytest
+from kits.base import settle
 from kits.comparing import compared
 
 import clew
 from clew.exchange import Exchange
 from clew.gates.budget import BudgetGate, Limit
 from clew.testing import Reply, ScriptedProvider, captured
-
-pytestmark = pytest.mark.kits("all")
 
 
 @pytest.fixture
@@ -33,6 +32,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+@pytest.mark.kits("all")
 async def test_answers_are_not_read(kit: Any, read: list[str], monkeypatch: pytest.MonkeyPatch):
     """The caller gets what it gets without Clew; calls are counted, and their usage is unknown."""
     totals: list[Any] = []
@@ -56,6 +56,21 @@ async def test_answers_are_not_read(kit: Any, read: list[str], monkeypatch: pyte
     without, counted = totals
     assert without.rounds == 0
     assert (counted.rounds, counted.rounds_without_usage) == (2, 2)
+
+
+@pytest.mark.kits("sdks", having="retries")
+async def test_attempts_are_one_call(kit: Any, read: list[str]):
+    """What an SDK sends again is counted once, as for a run that is recorded."""
+    refused = Reply.failure(kit.retried, "later", retry_after_ms=10)
+    with ScriptedProvider([refused, kit.reply], formats=kit.formats) as server:
+        with captured(keep=frozenset()):
+            client = await settle(kit.client(server, retries=2))
+            with clew.run("desk") as run:
+                await kit.ask(client)
+            await kit.close(client)
+        assert len(server.requests) == 2
+    assert read == []
+    assert run.totals.rounds == (1 if kit.grouped else 2)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,9 @@ async def _aentry(
 def _retries_itself(instance: Any) -> bool:
     """Tell whether this is an inner call of an entry that retries by calling itself."""
     call = current_call()
-    return call is not None and call.owner is instance and call.may_try_again()
+    if call is None or call.owner is not instance:
+        return False
+    return call.counted or call.may_try_again()
 
 
 Patches = tuple[tuple[str, str, Any], ...]
