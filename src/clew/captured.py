@@ -16,10 +16,8 @@ import msgspec
 
 from clew import levels, semconv
 from clew._guard import record_failure
-from clew.facts import ResponseFacts
 from clew.pipeline.runtime import Recorder, Runtime
 from clew.rules import CapturedText
-from clew.typing import StreamReader
 
 if TYPE_CHECKING:
     from clew.settings import Settings
@@ -134,7 +132,7 @@ class CapturedCall:
         self._dialect = dialect
         self._sends(body)
         self._body: bytes | None = None
-        self._pieces: _Following | None = None
+        self._pieces: Kept | None = None
         self.stream_type: str | None = None
         """The media type of an answer that is a stream of events."""
         self.system: str | None = None
@@ -167,13 +165,17 @@ class CapturedCall:
             self._pieces = None
             self.stream_type = stream_type
 
-    def follow(self, reader: StreamReader, content_type: str) -> StreamReader:
-        """Return a reader that keeps what it is fed, and otherwise does what `reader` does."""
+    def follow(self, content_type: str) -> Kept | None:
+        """Return what is to be given the bytes of a stream as they come; None: nothing keeps them.
+
+        Args:
+            content_type: the stream's media type.
+        """
         if self.level < levels.REDACTED:
-            return reader
+            return None
         self._body = None
         self.stream_type = content_type
-        self._pieces = _Following(reader)
+        self._pieces = Kept()
         return self._pieces
 
     def called_with(self, arguments: Mapping[str, Any], system: str | None) -> None:
@@ -295,31 +297,24 @@ def _kept(value: Any) -> Any:
         return None
 
 
-class _Following:
-    """A stream reader that keeps what it is fed."""
+class Kept:
+    """The bytes of a stream, as far as they are not too many."""
 
-    def __init__(self, reader: StreamReader) -> None:
-        self._reader = reader
-        self._kept: list[bytes] = []
+    __slots__ = ("_pieces", "size")
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
         self.size = 0
-        self.started = reader.started
-        self.chunks = reader.chunks
 
-    def feed(self, data: bytes) -> None:
+    def take(self, data: bytes) -> None:
         """Take the next bytes."""
         self.size += len(data)
         if self.size <= _MOST_BYTES:
-            self._kept.append(data)
-        self._reader.feed(data)
-        self.started, self.chunks = self._reader.started, self._reader.chunks
-
-    def result(self) -> ResponseFacts:
-        """As the reader says."""
-        return self._reader.result()
+            self._pieces.append(data)
 
     def body(self) -> bytes | None:
-        """Return what was fed; None where it was too much."""
-        return b"".join(self._kept) if self.size <= _MOST_BYTES else None
+        """Return what was taken; None where it was too much."""
+        return b"".join(self._pieces) if self.size <= _MOST_BYTES else None
 
 
 class ToolContent:

@@ -11,6 +11,7 @@ from itertools import filterfalse, islice
 from typing import Any
 
 from clew._guard import guard, record_failure
+from clew.captured import Kept
 from clew.dialects._stream import EventReader
 from clew.exchange import Exchange
 from clew.facts import NO_RESPONSE, ResponseFacts
@@ -37,6 +38,7 @@ class StreamTap:
         "_headers",
         "_idle_since",
         "_idle_size",
+        "_kept",
         "_read",
         "_status",
         "begun",
@@ -69,11 +71,12 @@ class StreamTap:
         self._headers = headers
         self._decode = None if plain else decoder(headers.get("content-encoding"))
         self.reader: StreamReader | None = None
+        self._kept: Kept | None = None
         self._body: list[bytes] | None = None
         if status < 400 and exchange.streams(content_type):
             self.reader = exchange.route.dialect.stream(exchange.route, content_type)
             if exchange.round.content is not None:
-                self.reader = exchange.round.content.follow(self.reader, content_type)
+                self._kept = exchange.round.content.follow(content_type)
         else:
             self._body = []
             if status >= 400 and exchange.call is not None:
@@ -109,6 +112,8 @@ class StreamTap:
             self._read += len(whole)
             if self._decode is not None:
                 whole = self._decode(whole)
+            if self._kept is not None:
+                self._kept.take(whole)
             reader = self.reader
             if reader is None:
                 if self._body is not None and self._read <= _KEPT_BODY:

@@ -87,8 +87,8 @@ def clew_prompt(endpoint: str | None, content: bool, library: str) -> Subject:
     from clew.prompts import Prompt
 
     half = len(SYSTEM) // 2
-    sections = [("identity_context", SYSTEM[:half]), ("working_memory", SYSTEM[half:])]
-    _kept.append(Prompt.of(sections))
+    first = Prompt.of([("identity_context", SYSTEM[:half])])
+    _kept.append(Prompt.concat(first, Prompt.of([("working_memory", SYSTEM[half:])])))
     return _clew(endpoint, content, library)
 
 
