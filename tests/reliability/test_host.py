@@ -177,6 +177,20 @@ def test_ten_thousand_spans_in_one_run() -> None:
     assert (seal.attributes or {})["clew.seal.spans"] == 10_002
 
 
+def test_a_host_that_computes_all_the_time_loses_no_span() -> None:
+    """The export thread gets little of the interpreter then, and makes do with the usual queue."""
+    exporter = CaptureExporter()
+    clew.configure("tests", settings=Settings(digest_key="k"), span_exporters=[exporter])
+    with clew.run("desk"):
+        for _ in range(8_000):
+            with clew.tool("search"):
+                until = time.perf_counter_ns() + 80_000
+                while time.perf_counter_ns() < until:
+                    pass
+    clew.shutdown()
+    assert len(exporter.by_name("execute_tool")) == 8_000
+
+
 def test_a_thousand_runs_at_once() -> None:
     """Each is whole and knows its own totals."""
     exporter = CaptureExporter()

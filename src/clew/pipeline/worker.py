@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 from opentelemetry import context as otel_context
 
 from clew._guard import guard, record_failure
-from clew.pipeline.pausing import pausing
+from clew.pipeline.pausing import never_while, pausing
 
 _SUPPRESS: Final[str] = getattr(
     otel_context, "_SUPPRESS_INSTRUMENTATION_KEY", "suppress_instrumentation"
@@ -249,6 +249,7 @@ class Worker:
         self._last_export = time.monotonic()
         # Exporting must make no spans of its own, which would be exported, and so on.
         otel_context.attach(otel_context.set_value(_SUPPRESS, value=True))
+        never_while(lambda: len(self._queue) >= self._batch_size)
         while True:
             try:
                 if not self._turn():
