@@ -6,6 +6,7 @@ nothing. Where spans leave by another provider's exporters, ours get their diges
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from opentelemetry.trace import StatusCode
 
 from clew import integrity, semconv
 from clew.integrity import Key, Signer
+from clew.pipeline.light import UNSET, LightSpan
 from clew.settings import Settings
 
 _SEGMENTS_KEPT: Final = 4096
@@ -137,21 +139,31 @@ class Chains:
 def _facts(
     span: ReadableSpan, attributes: Mapping[str, Any], ending: tuple[int, bool] | None
 ) -> bytes:
-    ids, parent = span.context, span.parent
-    assert ids is not None  # noqa: S101 - a finished span has its ids
-    if ending is None:
-        times = (start := span.start_time or 0, span.end_time or start)
-        failed = span.status.status_code is StatusCode.ERROR
+    if type(span) is LightSpan:
+        trace_id, span_id, parent = span.trace_part().trace_id, span.span_id, span._parent
+        start, end, status = span._start_time, span._end_time, span._status
+        failed = status is not UNSET and status.status_code is StatusCode.ERROR
     else:
-        times, failed = (span.start_time or 0, ending[0]), ending[1]
+        ids, parent = span.context, span.parent
+        assert ids is not None  # noqa: S101 - a finished span has its ids
+        trace_id, span_id = ids.trace_id, ids.span_id
+        start, end = span.start_time or 0, span.end_time
+        failed = span.status.status_code is StatusCode.ERROR
+    if ending is not None:
+        end, failed = ending
     return integrity.encode(
-        ids.trace_id.to_bytes(16, "big").hex(),
-        ids.span_id.to_bytes(8, "big").hex(),
+        _hex_128(trace_id),
+        span_id.to_bytes(8, "big").hex(),
         None if parent is None else parent.span_id.to_bytes(8, "big").hex(),
-        times,
+        (start or 0, end or start or 0),
         failed,
         attributes,
     )
+
+
+@functools.lru_cache(maxsize=64)
+def _hex_128(trace_id: int) -> str:
+    return trace_id.to_bytes(16, "big").hex()
 
 
 def _counted(kept: bytearray, seal: Mapping[str, Any]) -> Iterator[tuple[int, bytes]]:

@@ -30,7 +30,8 @@ from opentelemetry.trace import (
 from clew._guard import record_failure
 from clew.ids import RunIdGenerator, random_64
 
-_UNSET = Status(StatusCode.UNSET)
+UNSET = Status(StatusCode.UNSET)
+"""The status of nearly all spans: the same object, so that it is told at a glance."""
 _ERROR = Status(StatusCode.ERROR)
 _EVENTS_KEPT = 128
 _NO_PARENT = Context()
@@ -86,7 +87,7 @@ class LightSpan(ReadableSpan, trace.Span):
     _end_time: int | None = None
     _events: Sequence[Event] = ()
     _links: Sequence[Link] = ()
-    _status = _UNSET
+    _status = UNSET
     _made: SpanContext | None = None
     describer: Describer | None = None
     """Asked once for more attributes, by whoever looks first: the export thread as a rule."""
@@ -133,6 +134,13 @@ class LightSpan(ReadableSpan, trace.Span):
     def get_span_context(self) -> SpanContext:
         """Return the span's context."""
         return self._made or self._context
+
+    def trace_part(self) -> SpanContext:
+        """Return a context whose trace id, flags and state are this span's.
+
+        Its span id may be that of the span above: a context of its own is made for nobody.
+        """
+        return self._made or self._parent or self._context
 
     def is_recording(self) -> bool:
         """Tell whether the span is still open."""

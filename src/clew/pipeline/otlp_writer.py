@@ -19,7 +19,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind
 
 from clew import semconv
 from clew._guard import record_failure
-from clew.pipeline.light import LightSpan, LightSpans
+from clew.pipeline.light import UNSET, LightSpan, LightSpans
 from clew.pipeline.pausing import pausing
 from clew.rules import Closed, Each, Identifier
 
@@ -141,9 +141,13 @@ def _scope(scope: InstrumentationScope) -> bytes:
 
 def _light(span: LightSpan) -> bytes:
     """Write what `_span` does, in fewer steps: nothing is bounded, and most have no extras."""
-    ids, parent, status = span.get_span_context(), span._parent, span._status
+    ids, parent, status = span.trace_part(), span._parent, span._status
     start, end = span._start_time, span._end_time
-    plain = not (span._events or span._links or ids.trace_state or status.description)
+    plain = not (span._events or span._links or ids.trace_state)
+    ended = _STATUS[0]
+    if status is not UNSET:
+        plain = plain and not status.description
+        ended = _STATUS[status.status_code.value]
     if not plain or not start or not end or (parent is not None and parent.is_remote):
         return _span(span)
     name = span._name
@@ -162,7 +166,7 @@ def _light(span: LightSpan) -> bytes:
         + _KINDS[span._kind]
         + _times(0x39, start, 0x41, end)
         + _span_attributes(span.raw_attributes())
-        + _STATUS[status.status_code.value]
+        + ended
         + _LOCAL_FLAGS
     )
     size = len(inside)
