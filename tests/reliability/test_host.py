@@ -22,6 +22,8 @@ from clew.testing import CaptureExporter, OtlpSink, Reply, ScriptedProvider
 ASK = {"model": "gpt-5-mini", "messages": [{"role": "user", "content": "Hi"}]}
 CALLS = 120
 AT_ONCE = 20
+SLICE = 300
+"""Runs of a soak after which what the receivers keep is let go of: they live in this process."""
 CONNECTIONS = 5
 """Of more threads than connections httpcore closes some in the middle, without Clew too."""
 
@@ -285,16 +287,18 @@ def _soaked(turns: int) -> list[tuple[int, int, int]]:
         clew.instrument()
         url = f"{provider.openai_base_url}/chat/completions"
         for part in range(6):
-            for number in range(turns):
-                with clew.run("desk"):
-                    with clew.tool("search"):
-                        clew.decide("tool", "allow")
-                    _used(client, url, number)
-            asyncio.run(_aused(url, turns // 10))
-            assert clew_flushed()
-            assert len(sink.spans) >= turns * 4
-            for kept in (sink.traces, sink.bodies, sink.requests, provider.requests):
-                kept.clear()
+            for first in range(0, turns, SLICE):
+                slice_ = min(SLICE, turns - first)
+                for number in range(slice_):
+                    with clew.run("desk"):
+                        with clew.tool("search"):
+                            clew.decide("tool", "allow")
+                        _used(client, url, number)
+                asyncio.run(_aused(url, slice_ // 10))
+                assert clew_flushed()
+                assert len(sink.spans) >= slice_ * 4
+                for kept in (sink.traces, sink.bodies, sink.requests, provider.requests):
+                    kept.clear()
             gc.collect()
             if part:  # the first warms caches up
                 found.append(_usage())
