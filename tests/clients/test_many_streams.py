@@ -15,6 +15,7 @@ import httpx
 import httpx2
 import openai
 import pytest
+from kits import memory
 
 from clew.testing import captured, sse
 
@@ -44,41 +45,20 @@ class Opened:
     def __init__(self) -> None:
         self.now = 0
 
+    def add(self, number: int) -> None:
+        self.now += number
+
 
 def transport_of(library: Any, events: list[bytes], opened: Opened, asynchronous: bool) -> Any:
     """Return a transport that answers from memory, with bodies that know whether they are open."""
-    headers = {"content-type": "text/event-stream"}
-
-    class Body(library.SyncByteStream):
-        def __init__(self) -> None:
-            opened.now += 1
-
-        def __iter__(self) -> Iterator[bytes]:
-            yield from events
-
-        def close(self) -> None:
-            opened.now -= 1
-
-    class AsyncBody(library.AsyncByteStream):
-        def __init__(self) -> None:
-            opened.now += 1
-
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            for event in events:
-                yield event
-
-        async def aclose(self) -> None:
-            opened.now -= 1
-
-    class Transport(library.BaseTransport):
-        def handle_request(self, request: Any) -> Any:
-            return library.Response(200, headers=headers, stream=Body())
-
-    class AsyncTransport(library.AsyncBaseTransport):
-        async def handle_async_request(self, request: Any) -> Any:
-            return library.Response(200, headers=headers, stream=AsyncBody())
-
-    return AsyncTransport() if asynchronous else Transport()
+    return memory.transport(
+        library,
+        {"content-type": "text/event-stream"},
+        lambda: iter(events),
+        asynchronous=asynchronous,
+        opened=lambda: opened.add(1),
+        closed=lambda: opened.add(-1),
+    )
 
 
 # --- the four ways ------------------------------------------------------------------------------------

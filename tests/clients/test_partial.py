@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import anthropic
@@ -13,6 +13,7 @@ import httpx
 import httpx2
 import openai
 import pytest
+from kits import memory
 from kits.base import settle
 from kits.comparing import let_go
 
@@ -101,28 +102,13 @@ CLIENTS: dict[str, tuple[Any, bytes, Any, Any]] = {
 
 def breaking(library: Any, event: bytes, error: Exception, asynchronous: bool) -> Any:
     """Return a transport whose bodies break off with this very exception."""
+
+    def pieces() -> Iterator[bytes]:
+        yield from [event] * 3
+        raise error
+
     headers = {"content-type": "text/event-stream"}
-
-    class Body(library.SyncByteStream):
-        def __iter__(self) -> Iterator[bytes]:
-            yield from [event] * 3
-            raise error
-
-    class AsyncBody(library.AsyncByteStream):
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            for each in [event] * 3:
-                yield each
-            raise error
-
-    class Transport(library.BaseTransport):
-        def handle_request(self, request: Any) -> Any:
-            return library.Response(200, headers=headers, stream=Body())
-
-    class AsyncTransport(library.AsyncBaseTransport):
-        async def handle_async_request(self, request: Any) -> Any:
-            return library.Response(200, headers=headers, stream=AsyncBody())
-
-    return AsyncTransport() if asynchronous else Transport()
+    return memory.transport(library, headers, pieces, asynchronous=asynchronous)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import anthropic
@@ -13,6 +13,7 @@ import httpx
 import httpx2
 import openai
 import pytest
+from kits import memory
 
 from clew.testing import captured
 
@@ -68,35 +69,17 @@ class Reads:
 def transport_of(library: Any, answer: dict[str, Any], reads: Reads, asynchronous: bool) -> Any:
     """Return a transport that answers from memory in two pieces, and counts."""
     body = json.dumps(answer).encode()
+
+    def pieces() -> Iterator[bytes]:
+        reads.begun += 1
+        yield body[:20]
+        yield body[20:]
+
+    def closed() -> None:
+        reads.closed += 1
+
     headers = {"content-type": "application/json", "x-request-id": "req_1", "request-id": "req_1"}
-
-    class Body(library.SyncByteStream):
-        def __iter__(self) -> Iterator[bytes]:
-            reads.begun += 1
-            yield body[:20]
-            yield body[20:]
-
-        def close(self) -> None:
-            reads.closed += 1
-
-    class AsyncBody(library.AsyncByteStream):
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            reads.begun += 1
-            yield body[:20]
-            yield body[20:]
-
-        async def aclose(self) -> None:
-            reads.closed += 1
-
-    class Transport(library.BaseTransport):
-        def handle_request(self, request: Any) -> Any:
-            return library.Response(200, headers=headers, stream=Body())
-
-    class AsyncTransport(library.AsyncBaseTransport):
-        async def handle_async_request(self, request: Any) -> Any:
-            return library.Response(200, headers=headers, stream=AsyncBody())
-
-    return AsyncTransport() if asynchronous else Transport()
+    return memory.transport(library, headers, pieces, asynchronous=asynchronous, closed=closed)
 
 
 async def settle(value: Any) -> Any:

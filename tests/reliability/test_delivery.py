@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-import resource
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,33 +13,7 @@ from typing import Any
 import pytest
 import receivers
 from receivers import Receiver, verdicts
-
-DEADLINE_S = 2.0
-"""CLEW_SHUTDOWN_SECONDS of the services."""
-SLACK_S = 3.0
-"""For an interpreter to end, on a machine that is busy."""
-WHOLE = ("COMPLETE", "CONSISTENT")
-LOST = re.compile(r"Clew has lost (\d+) spans")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def lost_of(err: str) -> int:
-    """Return how many spans the log says were lost."""
-    found = LOST.findall(err)
-    assert len(found) <= 1, err
-    return int(found[0]) if found else 0
-
-
-def in_time(ended: Any) -> None:
-    assert ended.code == 0, ended.err
-    assert ended.seconds < DEADLINE_S + SLACK_S, ended.err
-    assert "Traceback" not in ended.err
-
+from services import KILLED, WHOLE, free_port, in_time, lost_of, small_files
 
 FAULTS: dict[str, dict[str, Any]] = {
     "collector down at start": {"down": True},
@@ -141,10 +112,6 @@ def test_a_name_that_nobody_knows(spool: bool, service: Any, tmp_path: Path) -> 
     assert (waiting, lost_of(ended.err)) == ((15, 0) if spool else (0, 15))
 
 
-def small_files() -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
-
-
 @pytest.mark.parametrize("fault", ["the disk is full", "permission denied"])
 def test_a_spool_that_cannot_be_written(fault: str, service: Any, tmp_path: Path) -> None:
     """The service does not notice; what is lost is counted, and logged once."""
@@ -161,25 +128,6 @@ def test_a_spool_that_cannot_be_written(fault: str, service: Any, tmp_path: Path
     assert lost_of(ended.err) == 15
     assert ended.err.count("Clew could not write to the spool") == 1
     assert not list(tmp_path.rglob("*.tmp"))
-
-
-KILLED = """
-import os, time
-import clew
-from clew import setup
-clew.configure("killed")
-for _ in range(20):
-    with clew.run("desk") as run:
-        with clew.tool("search"):
-            pass
-    print("run", f"{run.run_id.int:032x}", flush=True)
-    time.sleep(0.02)
-(exporter,) = setup.exporters_in_force()
-while sum(each.spans for each in exporter.spool.files()) < 80:
-    time.sleep(0.02)
-print("waiting", flush=True)
-time.sleep(60)
-"""
 
 
 def test_what_waits_survives_kill_9(service: Any, tmp_path: Path) -> None:

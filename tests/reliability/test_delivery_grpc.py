@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,38 +11,14 @@ from typing import Any
 
 import pytest
 from receivers import certificate, verdicts
+from services import KILLED, WHOLE, free_port, in_time, lost_of, small_files
 
 if os.environ.get("CI") != "true":
     pytest.importorskip("grpc")
 
 from grpc_receivers import GrpcReceiver
 
-DEADLINE_S = 2.0
-"""CLEW_SHUTDOWN_SECONDS of the services."""
-SLACK_S = 3.0
-"""For an interpreter to end, on a machine that is busy."""
-WHOLE = ("COMPLETE", "CONSISTENT")
-LOST = re.compile(r"Clew has lost (\d+) spans")
 GRPC = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_BSP_SCHEDULE_DELAY": "20"}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def lost_of(err: str) -> int:
-    """Return how many spans the log says were lost."""
-    found = LOST.findall(err)
-    assert len(found) <= 1, err
-    return int(found[0]) if found else 0
-
-
-def in_time(ended: Any) -> None:
-    assert ended.code == 0, ended.err
-    assert ended.seconds < DEADLINE_S + SLACK_S, ended.err
-    assert "Traceback" not in ended.err
 
 
 FAULTS: dict[str, dict[str, Any]] = {
@@ -173,14 +147,9 @@ def test_a_name_that_nobody_knows(spool: bool, service: Any, tmp_path: Path) -> 
 @pytest.mark.parametrize("fault", ["the disk is full", "permission denied"])
 def test_a_spool_that_cannot_be_written(fault: str, service: Any, tmp_path: Path) -> None:
     """The service does not notice; what is lost is counted, and logged once."""
-    import resource
-
     folder = tmp_path / "spool"
     if fault == "permission denied":
         folder.write_text("")  # not even root can make a folder in a file
-
-    def small_files() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
 
     ended = service(
         before=small_files if fault == "the disk is full" else None,
@@ -193,25 +162,6 @@ def test_a_spool_that_cannot_be_written(fault: str, service: Any, tmp_path: Path
     assert lost_of(ended.err) == 15
     assert ended.err.count("Clew could not write to the spool") == 1
     assert not list(tmp_path.rglob("*.tmp"))
-
-
-KILLED = """
-import os, time
-import clew
-from clew import setup
-clew.configure("killed")
-for _ in range(20):
-    with clew.run("desk") as run:
-        with clew.tool("search"):
-            pass
-    print("run", f"{run.run_id.int:032x}", flush=True)
-    time.sleep(0.02)
-(exporter,) = setup.exporters_in_force()
-while sum(each.spans for each in exporter.spool.files()) < 80:
-    time.sleep(0.02)
-print("waiting", flush=True)
-time.sleep(60)
-"""
 
 
 def test_what_waits_survives_kill_9(service: Any, tmp_path: Path) -> None:

@@ -258,15 +258,7 @@ def test_each_function_above_raises_in_turn(
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     """The service sees what it sees without Clew; the fault is counted, and logged once a kind."""
-    (found,) = [each for each in seams.modules(*PACKAGES) if each.__name__ == module]
-    chosen = {
-        name: function
-        for name, function in seams.functions(found).items()
-        if function.__code__ in reached
-        and name not in APART
-        and not seams.is_plain(function)
-        and not seams.is_guarded(function)
-    }
+    chosen = seams.chosen(module, PACKAGES, reached, APART)
     wrong: dict[str, str] = {}
     if chosen:
         configure(tmp_path, gates_for(module))

@@ -154,15 +154,7 @@ def test_the_loop_goes_on_while_a_function_raises(
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     """The same answers, steps, tool calls and requests as without Clew; it is counted."""
-    (found,) = [each for each in seams.modules(*PACKAGES) if each.__name__ == module]
-    chosen = {
-        name: function
-        for name, function in seams.functions(found).items()
-        if function.__code__ in reached
-        and name not in LEFT
-        and not seams.is_plain(function)
-        and not seams.is_guarded(function)
-    }
+    chosen = seams.chosen(module, PACKAGES, reached, LEFT)
     wrong: dict[str, str] = {}
     if chosen:
         configure(tmp_path)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, cast
 
 import grpc
@@ -120,18 +119,7 @@ class FastGrpcSpanExporter(Sending, stock.OTLPSpanExporter):
 
 
 class SpoolingGrpcSpanExporter(Spooling, FastGrpcSpanExporter):
-    """Exports spans by OTLP over gRPC, with a spool behind it.
-
-    Args:
-        spool_dir: the folder of the spool.
-        most: bytes that wait at the most.
-        args: as the stock exporter takes them.
-        kwargs: the same.
-    """
-
-    def __init__(self, spool_dir: Path, most: int, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.open_spool(spool_dir, most)
+    """Exports spans by OTLP over gRPC, with a spool behind it."""
 
 
 def _fit_gevent() -> None:

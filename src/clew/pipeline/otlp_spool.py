@@ -38,17 +38,19 @@ _RETRY_AFTER_MOST_S: Final = 300.0
 
 
 class Spooling(Sending):
-    """A part of an exporter that has a spool behind it; it stands first among its bases."""
+    """A part of an exporter that has a spool behind it; it stands first among its bases.
+
+    Args:
+        spool_dir: the folder of the spools of all receivers.
+        most: bytes that wait at the most.
+        args: as the stock exporter takes them.
+        kwargs: the same.
+    """
 
     spool: Spool
 
-    def open_spool(self, spool_dir: Path, most: int) -> None:
-        """Begin; the last step of making the exporter.
-
-        Args:
-            spool_dir: the folder of the spools of all receivers.
-            most: bytes that wait at the most.
-        """
+    def __init__(self, spool_dir: Path, most: int, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.spool = Spool(folder_for(spool_dir, self.endpoint), most)
         self.deadline: float | None = None
         """Monotonic time by which requests have to be done (at shutdown)."""
@@ -230,18 +232,7 @@ def _result(*, sent: bool) -> SpanExportResult:
 
 
 class SpoolingOTLPSpanExporter(Spooling, FastOTLPSpanExporter):
-    """Exports spans by OTLP over HTTP, with a spool behind it.
-
-    Args:
-        spool_dir: the folder of the spool.
-        most: bytes that wait at the most.
-        args: as the stock exporter takes them.
-        kwargs: the same.
-    """
-
-    def __init__(self, spool_dir: Path, most: int, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.open_spool(spool_dir, most)
+    """Exports spans by OTLP over HTTP, with a spool behind it."""
 
 
 def split(data: bytes) -> list[bytes]:

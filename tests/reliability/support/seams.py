@@ -10,7 +10,7 @@ import pkgutil
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -179,3 +179,25 @@ def is_guarded(function: FunctionType) -> bool:
     """Tell whether all that a function does is inside a guard: what it calls fails in its place."""
     body = _body(function)
     return any(map(_guards, body)) and all(_guards(each) or _simple(each) for each in body)
+
+
+def chosen(
+    module: str, packages: Iterable[str], reached: set[CodeType], apart: Container[str]
+) -> dict[str, FunctionType]:
+    """Return the functions of a module that are to fail in turn.
+
+    Args:
+        module: its name.
+        packages: where modules are looked for.
+        reached: the code that a use of everything calls.
+        apart: names of functions that are left out, each for a reason given beside it.
+    """
+    (found,) = [each for each in modules(*packages) if each.__name__ == module]
+    return {
+        name: function
+        for name, function in functions(found).items()
+        if function.__code__ in reached
+        and name not in apart
+        and not is_plain(function)
+        and not is_guarded(function)
+    }
