@@ -249,7 +249,8 @@ class Worker:
         self._last_export = time.monotonic()
         # Exporting must make no spans of its own, which would be exported, and so on.
         otel_context.attach(otel_context.set_value(_SUPPRESS, value=True))
-        never_while(lambda: len(self._queue) >= self._batch_size)
+        with guard("pace the export thread"):
+            never_while(lambda: len(self._queue) >= self._batch_size)
         while True:
             try:
                 if not self._turn():
