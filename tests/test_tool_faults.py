@@ -175,6 +175,23 @@ def test_other_results_are_not_looked_into(configure: Configure) -> None:
 # --- parallel calls ------------------------------------------------------------------------------
 
 
+def three_calls(exported: CaptureExporter) -> dict[str | None, Any]:
+    """Return the spans of the three parallel calls by id; each has what is its own."""
+    spans = {
+        span.attributes.get("gen_ai.tool.call.id"): span
+        for span in exported.by_name("execute_tool")
+    }
+    assert {
+        key: (content(span, "arguments")["query"], span.attributes["gen_ai.tool.call.result"])
+        for key, span in spans.items()
+    } == {
+        "c1": ("one", '"found one"'),
+        "c2": ("two", '"found two"'),
+        None: ("three", '"found three"'),
+    }
+    return spans
+
+
 async def test_parallel_calls_keep_what_is_theirs(configure: Configure) -> None:
     """Each has its own id, arguments, result and time, whatever the order in which they end."""
     exported = configure(capture="full", content_to=("spans",))
@@ -191,18 +208,7 @@ async def test_parallel_calls_keep_what_is_theirs(configure: Configure) -> None:
 
     async with clew.run("triage"):
         await asyncio.gather(call("c1", "one", 0.3), call("c2", "two", 0.1), search("three", 0.0))
-    spans = {
-        span.attributes.get("gen_ai.tool.call.id"): span
-        for span in exported.by_name("execute_tool")
-    }
-    assert {
-        key: (content(span, "arguments")["query"], span.attributes["gen_ai.tool.call.result"])
-        for key, span in spans.items()
-    } == {
-        "c1": ("one", '"found one"'),
-        "c2": ("two", '"found two"'),
-        None: ("three", '"found three"'),
-    }
+    spans = three_calls(exported)
     took = {key: (span.end_time - span.start_time) / 1e9 for key, span in spans.items()}
     assert 0.29 < took["c1"] < 0.9
     assert 0.09 < took["c2"] < took["c1"] - 0.1
@@ -236,18 +242,7 @@ def test_parallel_calls_in_threads_keep_what_is_theirs(configure: Configure) -> 
             job.result()
         assert run.totals.tool_calls == 3
     assert order == ["three", "two", "one"]
-    spans = {
-        span.attributes.get("gen_ai.tool.call.id"): span
-        for span in exported.by_name("execute_tool")
-    }
-    assert {
-        key: (content(span, "arguments")["query"], span.attributes["gen_ai.tool.call.result"])
-        for key, span in spans.items()
-    } == {
-        "c1": ("one", '"found one"'),
-        "c2": ("two", '"found two"'),
-        None: ("three", '"found three"'),
-    }
+    spans = three_calls(exported)
     (run_span,) = exported.by_name("invoke_agent")
     assert {span.parent.span_id for span in spans.values()} == {run_span.context.span_id}
     took = {key: (span.end_time - span.start_time) / 1e9 for key, span in spans.items()}

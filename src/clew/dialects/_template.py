@@ -127,7 +127,16 @@ class Template:
         varying: which of its holes may change.
     """
 
-    __slots__ = ("_anatomy", "_known", "event", "fits", "head", "latest_counts", "texts", "varying")
+    __slots__ = (
+        "_anatomy",
+        "_known",
+        "_varying",
+        "event",
+        "fits",
+        "head",
+        "latest_counts",
+        "texts",
+    )
 
     def __init__(
         self,
@@ -142,7 +151,7 @@ class Template:
         self.event = event
         self._known = known
         self._anatomy = anatomy
-        self.varying = varying
+        self._varying = varying
         self.latest_counts = latest_counts
         self.head = event[: changing[0].start]
         self.texts: tuple[bytes, bytes] | None = None
@@ -173,9 +182,9 @@ class Template:
             self._anatomy = dissect(self.event, self._known)
             if self._anatomy is None:
                 return None
-        if self.varying is None:
-            self.varying = _with_text(self._anatomy)
-        return self._anatomy, self.varying
+        if self._varying is None:
+            self._varying = _with_text(self._anatomy)
+        return self._anatomy, self._varying
 
     def _shape(
         self, changing: Sequence[Hole], padding: Sequence[tuple[int, int]]
