@@ -101,6 +101,23 @@ def ask_everybody(address: str) -> dict[int, list[str]]:
     raise AssertionError({pid: len(runs) for pid, runs in answered.items()})
 
 
+def used_and_ended(server: subprocess.Popen[str], port: int) -> tuple[dict[int, list[str]], str]:
+    """Ask every worker of a server, end it; return their answers and what was logged."""
+    try:
+        answered = ask_everybody(f"http://127.0.0.1:{port}/")
+        server.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        assert server.wait(10) == 0
+        assert time.monotonic() - began < 5, server.stderr.read()
+    finally:
+        server.kill()
+        assert server.stderr is not None
+        said = server.stderr.read()
+        server.wait()
+        server.stderr.close()
+    return answered, said
+
+
 def runs_counted(sink: OtlpSink) -> list[int]:
     """Return how many runs each process has counted, by its metrics."""
     counted: dict[str, int] = {}
@@ -137,19 +154,7 @@ def test_every_worker_exports_its_own(
         "PROVIDER": provider.base_url + path,
     }
     port = free_port()
-    server = serve(tmp_path, kind, port, environment)
-    try:
-        answered = ask_everybody(f"http://127.0.0.1:{port}/")
-        server.send_signal(signal.SIGTERM)
-        began = time.monotonic()
-        assert server.wait(10) == 0
-        assert time.monotonic() - began < 5, server.stderr.read()
-    finally:
-        server.kill()
-        assert server.stderr is not None
-        said = server.stderr.read()
-        server.wait()
-        server.stderr.close()
+    answered, said = used_and_ended(serve(tmp_path, kind, port, environment), port)
     assert "Clew" not in said, said
     assert "Exception" not in said, said
     assert runs_counted(sink) == sorted([*map(len, answered.values()), 1])
@@ -204,19 +209,7 @@ def test_over_grpc(kind: str, tmp_path: Path, provider: ScriptedProvider) -> Non
             "CLEW_SEAL_GRACE_SECONDS": "0",
             "PROVIDER": provider.openai_base_url + "/chat/completions",
         }
-        server = serve(tmp_path, kind, port, environment)
-        try:
-            answered = ask_everybody(f"http://127.0.0.1:{port}/")
-            server.send_signal(signal.SIGTERM)
-            began = time.monotonic()
-            assert server.wait(10) == 0
-            assert time.monotonic() - began < 5, server.stderr.read()
-        finally:
-            server.kill()
-            assert server.stderr is not None
-            said = server.stderr.read()
-            server.wait()
-            server.stderr.close()
+        answered, said = used_and_ended(serve(tmp_path, kind, port, environment), port)
         spans = receiver.records()
     assert "Clew" not in said, said
     assert "Exception" not in said, said
