@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from opentelemetry import metrics as api
 
 from clew import semconv
+from clew._forks import fork_waits
 from clew._guard import guard
 from clew.errors import ConfigurationError
 from clew.pipeline.exporters import otlp_module
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 THREAD_NAME = "clew-metrics"
 _COLLECT_MS = 30_000.0
+_FORK_PATIENCE_S = 1.0
 _NO_TIME = 0.05
 """Seconds that a last collection gets when the deadline has passed."""
 
@@ -267,11 +269,12 @@ class OwnMeters:
             self._finish()
 
     def _collect(self) -> None:
-        if self._drain is not None:
-            self._drain()
-        for reader in self._periodic:
-            with guard("export metrics"):
-                reader.collect(_COLLECT_MS)
+        with fork_waits(_FORK_PATIENCE_S):
+            if self._drain is not None:
+                self._drain()
+            for reader in self._periodic:
+                with guard("export metrics"):
+                    reader.collect(_COLLECT_MS)
 
     def _finish(self) -> None:
         with guard("collect metrics"):

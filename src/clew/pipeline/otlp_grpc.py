@@ -18,6 +18,7 @@ from opentelemetry.exporter.otlp.proto.grpc import trace_exporter as stock
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 
+from clew._forks import fork_waits
 from clew._guard import guard
 from clew.pipeline.otlp_sending import Answer, Sending, Verdict
 from clew.pipeline.otlp_spool import Spooling
@@ -30,6 +31,9 @@ SOON: Final = frozenset(
 EXHAUSTED: Final = "RESOURCE_EXHAUSTED"
 """May be asked again where the receiver says when; it is also what a message too large gets."""
 HOPELESS: Final = frozenset({"INVALID_ARGUMENT"})
+_FORK_PATIENCE_S: Final = 1.0
+"""Seconds that a fork waits for a request: a child cannot use a gRPC that is in the middle of one
+(https://github.com/grpc/grpc/blob/master/doc/fork_support.md)."""
 _LARGER: Final = "larger than max"
 """In the details of an answer to a message that is too large, by gRPC's C++, Go and Java."""
 _STATUS: Final = "grpc-status-details-bin"
@@ -100,11 +104,12 @@ class FastGrpcSpanExporter(Sending, stock.OTLPSpanExporter):
 
     def _once(self, data: bytes, timeout: float) -> Answer:
         try:
-            channel = self._connected()
-            if channel is None:
-                return Answer(code="CANCELLED")
-            call = channel.unary_unary(METHOD)
-            body: bytes = call(data, timeout=timeout, metadata=self._headers)
+            with fork_waits(_FORK_PATIENCE_S):
+                channel = self._connected()
+                if channel is None:
+                    return Answer(code="CANCELLED")
+                call = channel.unary_unary(METHOD)
+                body: bytes = call(data, timeout=timeout, metadata=self._headers)
         except grpc.RpcError as error:
             answer = _answer(error)
             if answer.code == "UNAVAILABLE":

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from opentelemetry import context as otel_context
 
+from clew._forks import fork_waits
 from clew._guard import guard, record_failure
 from clew.pipeline.pausing import never_while, pausing
 
@@ -29,6 +30,8 @@ THREAD_NAME = "clew-export"
 _HASTE_S = 0.2
 """Seconds that what is to be exported at once waits, where other such spans have just come: each
 waking of the thread costs the caller more than its span."""
+_FORK_PATIENCE_S = 5.0
+"""Seconds that a fork waits for the first export, which imports most of what exporting needs."""
 _AFTER_FAULT_S = 0.1
 """Seconds that the export thread waits after a turn that failed."""
 
@@ -104,6 +107,7 @@ class Worker:
         self._last_export = 0.0
         self._in_hand = 0
         """Spans in the middle of being exported."""
+        self._has_exported = False
         self._stopping = False
         self._now = False
         self._hasty = False
@@ -266,6 +270,10 @@ class Worker:
         self._wake.acquire(timeout=self._patience(self._last_export))
         self._hasty = self._now
         flushes = [self._flushes.popleft() for _ in range(len(self._flushes))]
+        with contextlib.nullcontext() if self._has_exported else fork_waits(_FORK_PATIENCE_S):
+            return self._do_due(flushes)
+
+    def _do_due(self, flushes: list[threading.Event]) -> bool:
         try:
             self._run_due()
             stopping = self._stopping
@@ -330,6 +338,7 @@ class Worker:
             if batch:
                 with guard("export spans"):
                     self.exporting.export(batch)
+                self._has_exported = True
             self._in_hand = 0
 
     def reset_after_fork(self) -> None:

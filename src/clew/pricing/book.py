@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from clew._forks import fork_waits
 from clew._guard import guard, guarded, record_failure
 from clew.pricing import table
 from clew.pricing.cost import Price
@@ -31,7 +32,7 @@ STANDARD_TIERS: Final = frozenset(
 """Service tiers that bill the standard rates."""
 
 _MEMO_LIMIT = 4096
-_FORK_PATIENCE = 2.0
+_FORK_PATIENCE_S = 2.0
 _PATIENCE = 10.0
 _MAX_NAME = 512
 
@@ -239,19 +240,14 @@ class Prices:
 
     def _load(self) -> None:
         try:
-            from clew.pricing.library import library
+            with fork_waits(_FORK_PATIENCE_S):
+                from clew.pricing.library import library
 
-            self._library = library()
+                self._library = library()
         except Exception:
             record_failure("load the price library")
         finally:
             self._done.set()
-
-    def before_fork(self) -> None:
-        """Let a running import end, for at most two seconds."""
-        # A fork in the middle of an import leaves the child a lock that nobody releases.
-        if self._thread is not None and not self._done.is_set():
-            self._done.wait(_FORK_PATIENCE)
 
     def after_fork(self) -> None:
         """Start anew in a forked child what the parent had not finished."""
@@ -264,15 +260,10 @@ class Prices:
 _instances: weakref.WeakSet[Prices] = weakref.WeakSet()
 
 
-def _before_fork() -> None:
-    for prices in list(_instances):
-        prices.before_fork()
-
-
 def _after_fork() -> None:
     for prices in list(_instances):
         prices.after_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=_after_fork)
