@@ -15,48 +15,55 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
-_changed = threading.Condition()
-_until: dict[int, float] = {}
-"""By thread (its ident): the monotonic time until which a fork waits for it."""
+
+
+class _Forks:
+    """Which threads a fork waits for."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.until: dict[int, float] = {}
+        """By thread (its ident): the monotonic time until which a fork waits for it."""
+
+    def before(self) -> None:
+        """Wait, and let nobody begin anything until the fork is over."""
+        self.changed.acquire()
+        me = threading.get_ident()
+        while others := [until for ident, until in self.until.items() if ident != me]:
+            left = max(others) - time.monotonic()
+            if left <= 0.0:
+                return
+            self.changed.wait(left)
+
+    def in_parent(self) -> None:
+        """Go on."""
+        self.changed.release()
+
+
+_forks = _Forks()
 
 
 @contextmanager
 def fork_waits(seconds: float) -> Generator[None]:
     """Have a fork wait for the end of the body, for at most `seconds` from now."""
     me = threading.get_ident()
-    with _changed:
-        before = _until.get(me)
-        _until[me] = max(before or 0.0, time.monotonic() + seconds)
+    with _forks.changed:
+        before = _forks.until.get(me)
+        _forks.until[me] = max(before or 0.0, time.monotonic() + seconds)
     try:
         yield
     finally:
-        with _changed:
+        with _forks.changed:
             if before is None:
-                _until.pop(me, None)
+                _forks.until.pop(me, None)
             else:
-                _until[me] = before
-            _changed.notify_all()
-
-
-def _before() -> None:
-    _changed.acquire()
-    me = threading.get_ident()
-    while others := [until for ident, until in _until.items() if ident != me]:
-        left = max(others) - time.monotonic()
-        if left <= 0.0:
-            return
-        _changed.wait(left)
-
-
-def _after_in_child() -> None:
-    global _changed
-    _changed = threading.Condition()
-    _until.clear()
+                _forks.until[me] = before
+            _forks.changed.notify_all()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_before,
-        after_in_parent=lambda: _changed.release(),
-        after_in_child=_after_in_child,
+        before=_forks.before,
+        after_in_parent=_forks.in_parent,
+        after_in_child=_forks.__init__,  # nobody waits for anybody, under a lock of its own
     )
