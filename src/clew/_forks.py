@@ -16,7 +16,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 
-
 class _Forks:
     """Which threads a fork waits for."""
 

@@ -121,6 +121,7 @@ def _start(
     )
     # What an earlier process has left is sent, too, without waiting for a span.
     worker.chores += [getattr(each, "replay") for each in chosen if hasattr(each, "replay")]  # noqa: B009
+    worker.polls = bool(worker.chores)
     metered = meters.choose(
         settings,
         lambda: filter_.resource(provider.resource),

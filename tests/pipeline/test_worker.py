@@ -163,3 +163,61 @@ def test_a_timer_may_wait_for_the_thread_to_be_started() -> None:
     one.submit("something else")
     assert called.wait(5)
     one.shutdown(5)
+
+
+def test_the_thread_wakes_up_only_for_something_to_do() -> None:
+    """A thread that wakes up in a busy host is in its way; what it is woken for is done in time."""
+    one = worker(Exporting(), delay=60.0)
+    turns: list[float] = []
+    one.chores.append(lambda: turns.append(time.monotonic()))
+    one.start()
+    assert one.flush(5)
+    time.sleep(1.3)  # a second is what used to lie between two turns
+    assert len(turns) <= 3  # the start, the flush
+    soon, later = threading.Event(), threading.Event()
+    one.call_soon(soon.set)
+    assert soon.wait(1)
+    one.call_later(0.05, later.set)
+    assert later.wait(2)
+    assert len(turns) <= 6
+    one.shutdown(5)
+
+
+def test_what_is_due_at_once_is_gathered() -> None:
+    """The first is exported at once, those just after it together, and then it is calm again."""
+    exporting = Exporting()
+    one = worker(exporting, delay=60.0)
+    one.start()
+    assert one.flush(5)
+    began = time.monotonic()
+    one.submit("a", now=True)
+    while not exporting.batches and time.monotonic() < began + 5:
+        time.sleep(0.005)
+    first = time.monotonic() - began
+    for name in "bcd":
+        one.submit(name, now=True)
+        time.sleep(0.02)
+    while len(exporting.batches) < 2 and time.monotonic() < began + 5:
+        time.sleep(0.005)
+    second = time.monotonic() - began
+    assert exporting.batches == [["a"], ["b", "c", "d"]]
+    assert first < 0.3 < second < 2
+    time.sleep(1.2)
+    began = time.monotonic()
+    one.submit("e", now=True)
+    while len(exporting.batches) < 3 and time.monotonic() < began + 5:
+        time.sleep(0.005)
+    assert time.monotonic() - began < 0.3
+    one.shutdown(5)
+
+
+def test_chores_can_ask_for_a_look_every_second() -> None:
+    """As those do that look whether a receiver is back."""
+    one = worker(Exporting(), delay=60.0)
+    looked: list[float] = []
+    one.chores.append(lambda: looked.append(time.monotonic()))
+    one.polls = True
+    one.start()
+    time.sleep(2.4)
+    assert len(looked) >= 2
+    one.shutdown(5)

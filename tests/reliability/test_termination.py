@@ -283,7 +283,8 @@ from clew.pipeline import runtime
 clew.configure("service")
 with setup._lock, runtime.get().worker._timer_lock:
     print("ready", flush=True)
-    time.sleep(60)
+    for _ in range(1200):  # a signal just before a long sleep is seen after it
+        time.sleep(0.05)
 """
     child = start(program, OTEL_TRACES_EXPORTER="none")
     until_ready(child)
@@ -303,7 +304,8 @@ clew.configure("service")
 AFTER
 with clew.run("desk"):
     print("ready", flush=True)
-    time.sleep(60)
+    for _ in range(1200):  # a signal just before a long sleep is seen after it
+        time.sleep(0.05)
 """
 INSTALL = "signal.signal(signal.SIGTERM, own)"
 

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from clew.pipeline.runtime import Runtime
 
 _KEPT = 50_000
-"""Events that wait at the most; a drain is due every second."""
+"""Events that wait at the most."""
+_MANY = _KEPT // 5
+"""Events at which the export thread is woken to drain them, before its delay is over."""
 
 
 class Meters(Protocol):
@@ -97,10 +99,13 @@ class Metrics:
     # --- the caller's path -----------------------------------------------------------------------
 
     def _put(self, event: tuple[Any, ...]) -> None:
-        if len(self._events) >= _KEPT:
+        waiting = len(self._events)
+        if waiting >= _KEPT:
             self.lost += 1
             return
         self._events.append(event)
+        if waiting == _MANY:
+            self._runtime.worker.wake()
         if self._asleep:
             self._asleep = False
             self._runtime.worker.start()

@@ -17,8 +17,8 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-_TOGETHER: Final = 8
-"""How many steps are made in one go: a few hundred microseconds."""
+_TOGETHER_S: Final = 0.00025
+"""How long steps are made in one go."""
 _PAUSE_S: Final = 0.0001
 """Too short to matter for an export, and long enough for whoever waits to wake up and go on."""
 
@@ -40,7 +40,12 @@ def never_while(is_behind: Callable[[], bool]) -> None:
 
 def pausing(steps: Iterable[T]) -> Iterator[T]:
     """Give the steps of some work, with a pause after each few of them."""
-    for number, step in enumerate(steps, 1):
+    clock = time.perf_counter
+    until = clock() + _TOGETHER_S
+    for step in steps:
         yield step
-        if not number % _TOGETHER and not (_here.is_behind is not None and _here.is_behind()):
+        if clock() < until:
+            continue
+        if _here.is_behind is None or not _here.is_behind():
             time.sleep(_PAUSE_S)
+        until = clock() + _TOGETHER_S

@@ -27,9 +27,18 @@ _SUPPRESS: Final[str] = getattr(
     otel_context, "_SUPPRESS_INSTRUMENTATION_KEY", "suppress_instrumentation"
 )
 THREAD_NAME = "clew-export"
-_HASTE_S = 0.2
+_HASTE_S = 0.5
 """Seconds that what is to be exported at once waits, where other such spans have just come: each
 waking of the thread costs the caller more than its span."""
+_POLL_S = 1.0
+"""Seconds after which the thread looks again where chores want that, and that a timer may be late.
+
+Where a host computes all the time, a thread that is awake waits for the interpreter's lock, and is
+woken in vain each time that the host gives it up for a moment: a second of that costs as much as a
+thousand spans. So the thread wakes up as seldom as it can.
+"""
+_LEAST_S = 0.01
+"""Seconds between two turns that nobody has asked for."""
 _FORK_PATIENCE_S = 5.0
 """Seconds that a fork waits for the first export, which imports most of what exporting needs."""
 _AFTER_FAULT_S = 0.1
@@ -96,6 +105,8 @@ class Worker:
         self._soon: deque[Callable[[], None]] = deque()
         self.chores: list[Callable[[], None]] = []
         """Called on the export thread at every turn."""
+        self.polls = False
+        """Whether the chores have to be done every second, even if nothing was submitted."""
         self.last_chores: list[Callable[[], None]] = []
         """Called there once, at the end, before the last spans are exported."""
         self._timers: list[tuple[float, int, Callable[[], None], bool]] = []
@@ -110,8 +121,14 @@ class Worker:
         self._has_exported = False
         self._stopping = False
         self._now = False
-        self._hasty = False
-        """Whether the thread looks again within `_HASTE_S`, without being woken."""
+        self._calm_from = 0.0
+        """Until this monotonic time nothing is exported at once."""
+        self._looks_again = False
+        """Whether the thread will look then, without being woken."""
+        self._short_notice = False
+        """Whether the thread was woken for a timer; those after it are found by a look in time."""
+        self._sleeps_until = 0.0
+        """Monotonic time at which the thread will have a turn, if nobody wakes it."""
         self._thread: threading.Thread | None = None
         self._start_lock = threading.Lock()
         if hasattr(os, "register_at_fork"):
@@ -129,7 +146,7 @@ class Worker:
         self._queue.append(span)
         if now:
             self._now = True
-            if not self._hasty:
+            if not self._looks_again:
                 self.wake()
         elif waiting + 1 >= self._batch_size:
             self.wake()
@@ -144,8 +161,10 @@ class Worker:
             self.submit(span)
 
     def call_soon(self, call: Callable[[], None]) -> None:
-        """Run `call` on the export thread within its delay (at most a second)."""
+        """Run `call` on the export thread, soon."""
         self._soon.append(call)
+        if len(self._soon) == 1:
+            self.wake()
 
     def call_later(
         self,
@@ -157,12 +176,17 @@ class Worker:
     ) -> None:
         """Run `call` on the export thread after a while; at shutdown at once, if asked for.
 
+        It may be a second late: nobody is woken for it who wakes up about then.
+
         With `starts` false it waits until something else has started the thread: hooks of a fork
         start none, for the child is not ready (its server may patch `threading` first).
         """
         with self._timer_lock:
             when = time.monotonic() + seconds
             heapq.heappush(self._timers, (when, next(self._timer_ids), call, at_shutdown))
+        if when < self._sleeps_until - _POLL_S:
+            self._short_notice = True
+            self.wake()
         if starts and self._thread is None:
             self.start()
 
@@ -267,8 +291,7 @@ class Worker:
 
     def _turn(self) -> bool:
         """Wait, do what is due, and tell whether to go on."""
-        self._wake.acquire(timeout=self._patience(self._last_export))
-        self._hasty = self._now
+        self._wake.acquire(timeout=self._patience())
         flushes = [self._flushes.popleft() for _ in range(len(self._flushes))]
         with contextlib.nullcontext() if self._has_exported else fork_waits(_FORK_PATIENCE_S):
             return self._do_due(flushes)
@@ -277,7 +300,8 @@ class Worker:
         try:
             self._run_due()
             stopping = self._stopping
-            due = self._now or time.monotonic() - self._last_export >= self._delay
+            now = time.monotonic()
+            due = self._is_due_now(now) or now - self._last_export >= self._delay
             if flushes or stopping or due or len(self._queue) >= self._batch_size:
                 self._now = False
                 self._drain()
@@ -293,19 +317,34 @@ class Worker:
             self._drain()
         return not stopping
 
-    def _patience(self, last_export: float) -> float:
+    def _is_due_now(self, now: float) -> bool:
+        """Tell whether something that is to be exported at once may be, and plan the next look."""
+        if now < self._calm_from:
+            self._looks_again |= self._now
+            return False
+        # Where such spans come one after the other, the thread looks without being woken.
+        self._looks_again &= self._now
+        if self._now:
+            self._calm_from = now + _HASTE_S
+        return self._now
+
+    def _patience(self) -> float:
+        """Return the seconds until the next turn, and note when that will be."""
         now = time.monotonic()
-        wait = min(1.0, self._delay)
-        if self._hasty:
-            wait = min(wait, _HASTE_S)
-        if self._now:  # set by somebody who has just relied on the thread's haste
-            wait = 0.0
+        polls = self.polls or self._short_notice
+        self._short_notice = False
+        until = now + (min(_POLL_S, self._delay) if polls else self._delay)
+        if self._looks_again or self._now:
+            until = min(until, self._calm_from)
         if self._queue:
-            wait = min(wait, last_export + self._delay - now)
+            until = min(until, self._last_export + self._delay)
         with self._timer_lock:
             if self._timers:
-                wait = min(wait, self._timers[0][0] - now)
-        return max(0.001, wait)
+                until = min(until, self._timers[0][0])
+        if self._soon:
+            until = now
+        self._sleeps_until = until = max(now + _LEAST_S, until)
+        return until - now
 
     def _run_due(self, *, everything: bool = False) -> None:
         for _ in pausing(range(len(self._soon))):
@@ -348,6 +387,7 @@ class Worker:
         self._timers.clear()
         self._flushes.clear()
         self._in_hand = self.dropped = 0
+        self._now = self._looks_again = False
         self._thread = None
         self._timer_lock = threading.Lock()
         self._start_lock = threading.Lock()

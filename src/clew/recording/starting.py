@@ -19,7 +19,7 @@ from clew.settings import Settings
 if TYPE_CHECKING:
     from clew.recording.recorder import Recorder
 
-LOOK_S: Final = 2.0
+LOOK_S: Final = 5.0
 """Seconds between two looks at the switch."""
 
 
