@@ -27,7 +27,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Token = ContextToken[Context]
 
-_NODE = otel_context.create_key("clew")
+NODE: str = otel_context.create_key("clew")
+"""The key under which the innermost node of ours is kept in a context."""
 
 _LEVEL = otel_context.create_key("clew-capture")
 
@@ -55,7 +56,7 @@ token for `detach`."""
 
 def node_in(within: Context) -> Node | None:
     """Return the innermost node of ours in a context that is at hand."""
-    return within.get(_NODE)  # type: ignore[return-value]
+    return within.get(NODE)  # type: ignore[return-value]
 
 
 def span_in(within: Context) -> Span:
@@ -70,7 +71,7 @@ def current_node(within: Context | None = None) -> Node | None:
 
 def with_node(node: Node, span: Span, base: Context | None = None) -> Context:
     """Return a context in which `node` and its span are current."""
-    return Context({**(current() if base is None else base), SPAN: span, _NODE: node})
+    return Context({**(current() if base is None else base), SPAN: span, NODE: node})
 
 
 def asked_level(within: Context) -> int | None:

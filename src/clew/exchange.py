@@ -18,7 +18,7 @@ from opentelemetry.context import Context
 
 from clew import semconv
 from clew._guard import guard, record_failure
-from clew.context import SPAN, current, node_in
+from clew.context import NODE, SPAN, current
 from clew.dialects import recognise
 from clew.facts import ROUND_OPERATIONS, RequestFacts
 from clew.levels import NONE
@@ -26,7 +26,7 @@ from clew.pipeline.runtime import Runtime
 from clew.prompts.registry import known
 from clew.rounds import Ending, Hops, Round, failure_of
 from clew.rules import OTHER
-from clew.spans import allowed, is_cancellation
+from clew.spans import Agent, allowed, is_cancellation
 from clew.typing import Route
 
 TRACE_HEADERS = frozenset({"traceparent", "tracestate", "baggage"})
@@ -161,18 +161,28 @@ class LogicalCall:
     def finish(self, error: BaseException | None) -> None:
         """End the call: a failed last attempt is how the round ended."""
         self.done = True
-        with guard("finish a logical call"):
+        try:
             try:
                 _call.reset(self._token)
             except ValueError:
                 _call.set(None)
-            if self.round is not None and self.failure is not None:
+            if self.failure is not None and self.round is not None:
                 last = self.failure
                 if error is not None and is_cancellation(error):
                     last = Ending(status=last.status, error=error)
                 elif error is not None and self.hops is not None and last.error is None:
                     last = msgspec.structs.replace(last, error=error)
                 self.round.finish(last)
+        except Exception:
+            record_failure("finish a logical call")
+
+
+def is_sent_again(owner: Any) -> bool:
+    """Tell whether an SDK object whose method makes a call calls it anew, to try again."""
+    call = _call.get()
+    if call is None or call.done or call.owner is not owner:
+        return False
+    return call.counted or call.may_try_again()
 
 
 def current_call() -> LogicalCall | None:
@@ -225,8 +235,9 @@ class Exchange:
         try:
             route = self.route
             streamed = status < 400 and self.streams(content_type)
-            if self.round.content is not None and status < 400:
-                self.round.content.took(body, content_type if streamed else None)
+            content = self.round.content
+            if content is not None and status < 400:
+                content.took(body, content_type if streamed else None)
             if streamed:
                 self.end(_read_stream(route, status, content_type, body))
                 return
@@ -324,25 +335,23 @@ def begin(
     active: Any = here.get(_EXCHANGE)
     if active is not None and active.request is request:
         return None
+    node: Any = here.get(NODE)
     cover: Any = here.get(_COVER)
-    if cover is not None and node_in(here) is cover.parent_node:
+    if cover is not None and node is cover.parent_node:
         return Exchange(runtime, target, request, None, cover, silent=True)
+    round_ = hops = agent = None
     call = _call.get()
-    if call is not None and call.done:
-        call = None
-    node = node_in(here)
-    if node is not None and node.agent is not None and node.agent.unread:
-        agent = node.agent
-        if runtime.governor is None and (call is None or call.hops is None):
-            if call is None or not call.counted:
-                seq, _ = agent.segment.next_round(agent)
-                agent.segment.ended(seq)
-            if call is not None:
-                call.counted = True
-            return Unread(target, request, here)
-    round_ = hops = None
     if call is not None:
-        round_, hops = call.next_attempt(), call.hops
+        if call.done:
+            call = None
+        else:
+            hops = call.hops
+            if call.round is not None:
+                round_ = call.next_attempt()
+    if node is not None:
+        agent = node.agent
+        if agent is not None and agent.unread and runtime.governor is None and hops is None:
+            return _unread(agent, call, target, request, here)
     if round_ is None:
         route = target.route
         if facts is None:
@@ -352,7 +361,7 @@ def begin(
         born = target.born
         if known and body:
             born = with_prompt(runtime, round_, born, body)
-        round_.open(runtime, born, None if body is None else len(body))
+        round_.open(runtime, born, None if body is None else len(body), here)
         if runtime.capturing:
             round_.capture(runtime, body)
         if call is not None:
@@ -361,6 +370,18 @@ def begin(
         round_.content.again(body)
     round_.attempts += 1
     return Exchange(runtime, target, request, call, round_)
+
+
+def _unread(
+    agent: Agent, call: LogicalCall | None, target: Target, request: Any, here: Context
+) -> Unread:
+    """Count a call that nobody looks at; all attempts of one call are one round."""
+    if call is None or not call.counted:
+        seq, _ = agent.segment.next_round(agent)
+        agent.segment.ended(seq)
+        if call is not None:
+            call.counted = True
+    return Unread(target, request, here)
 
 
 def with_prompt(
@@ -401,7 +422,7 @@ def is_covered() -> bool:
     """Tell whether what is sent here is part of a round that is recorded further out."""
     here = current()
     cover: Any = here.get(_COVER)
-    return cover is not None and node_in(here) is cover.parent_node
+    return cover is not None and here.get(NODE) is cover.parent_node
 
 
 def active_exchange() -> Exchange | None:

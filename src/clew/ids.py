@@ -61,9 +61,13 @@ def fresh_run_id() -> uuid.UUID:
     return uuid.UUID(int=_source.getrandbits(128), version=4)
 
 
+random_bits = _source.getrandbits
+"""Returns so many random bits, which may all be zero."""
+
+
 def random_64() -> int:
     """Return 64 random bits, never zero."""
-    return _source.getrandbits(64) or random_64()
+    return random_bits(64) or random_64()
 
 
 def hex_64() -> str:

@@ -302,12 +302,12 @@ def _plain(original: Any, function: Any) -> Any:
         return None
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if runtime.get() is None:
+        if runtime.active is None:
             return original(self, *args, **kwargs)
         return function(MethodType(original, self), self, args, kwargs)
 
     async def amethod(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if runtime.get() is None:
+        if runtime.active is None:
             return await original(self, *args, **kwargs)
         return await function(MethodType(original, self), self, args, kwargs)
 

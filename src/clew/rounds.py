@@ -12,6 +12,7 @@ from opentelemetry.trace import INVALID_SPAN, INVALID_SPAN_CONTEXT, SpanContext,
 from clew import captured, context, describe, semconv
 from clew._guard import guard, record_failure
 from clew.captured import CapturedCall
+from clew.context import NODE
 from clew.facts import (
     NO_RESPONSE,
     ROUND_OPERATIONS,
@@ -168,18 +169,28 @@ class Round(Node):
         self.ending: Ending
         self.cost: Cost
 
-    def open(self, runtime: Runtime, born: Mapping[str, Any], request_bytes: int | None) -> None:
+    def open(
+        self,
+        runtime: Runtime,
+        born: Mapping[str, Any],
+        request_bytes: int | None,
+        here: Context | None = None,
+    ) -> None:
         """Start the span, under whatever span is current.
 
         Args:
             runtime: the runtime.
             born: attributes that the target of the request gives; they have obeyed their rules.
             request_bytes: size of the request body, where it is known.
+            here: the current context, where it is at hand.
         """
         try:
-            here = context.current()
-            node = self.parent_node = context.node_in(here)
-            agent = self.agent = None if node is None else node.agent
+            if here is None:
+                here = context.current()
+            node: Any = here.get(NODE)
+            self.parent_node = node
+            agent: Agent | None = None if node is None else node.agent
+            self.agent = agent
             request, hops, name = self.request, self.hops, self.operation
             if request.tool_result_ids:
                 here = self._answer(runtime, here, request.tool_result_ids)

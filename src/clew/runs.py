@@ -83,7 +83,7 @@ class Run(context.Block, Node):
         reference: Reference | None = None,
         terms: Terms | None = None,
     ) -> None:
-        super().__init__()
+        Node.__init__(self)
         self.agent_name = agent
         self.run_id = parse_run_id(run_id)
         self._given = run_id
@@ -196,7 +196,7 @@ class Run(context.Block, Node):
         if self._made:
             raise ClewError("this run has been entered before; make a new one with clew.run(...)")
         self._made = True
-        runtime = _runtime.get()
+        runtime = _runtime.active
         if self.terms.gates:
             _govern(runtime)
         if runtime is None:
@@ -312,7 +312,8 @@ class Run(context.Block, Node):
         if runtime is None or agent is None or self.span is INVALID_SPAN or not self._claim():
             return
         with guard("finish a run"):
-            error = ungrouped(error)
+            if error is not None:
+                error = ungrouped(error)
             if runtime.unsettled:
                 runtime.settle(everywhere=self._root)
             status, reason = self._ending(error)
@@ -333,8 +334,8 @@ class Run(context.Block, Node):
                 runtime.segments.close(agent.segment)
 
     def _final_totals(self, runtime: Runtime, segment: Segment) -> dict[str, Any]:
-        unpriced = [one for one in list(segment.pending) if not runtime.late.settle(one)]
-        if unpriced:
+        pending = segment.pending
+        if pending and [one for one in list(pending) if not runtime.late.settle(one)]:
             span_id = self.span.get_span_context().span_id
             runtime.late.add_run(span_id, segment, root=self._root)
         totals = totals_attributes(segment)

@@ -194,7 +194,8 @@ class Node:
         """Start the span with its identity; the attributes have obeyed their rules."""
         agent = self.agent
         if agent is not None:
-            self.seq = attributes[semconv.SEQ] = agent.segment.next_seq()
+            # A tool call has its number already.
+            self.seq = attributes[semconv.SEQ] = self.seq or agent.segment.next_seq()
             attributes.update(agent.common)
         self._start(
             runtime, name, attributes, kind=kind, parent=parent, links=links, start_ns=start_ns

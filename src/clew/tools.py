@@ -59,7 +59,7 @@ class ToolCall(context.Block, Node):
         effect: str | None = None,
         arguments: Any = None,
     ) -> None:
-        super().__init__()
+        Node.__init__(self)
         self._arguments = arguments
         self.governor: Governing | None = None
         """Who has to admit the call first; None where nobody has."""
@@ -126,7 +126,7 @@ class ToolCall(context.Block, Node):
 
     def begin(self) -> Context | None:
         """Start the span; return the context in which the tool's work belongs."""
-        runtime = _runtime.get()
+        runtime = _runtime.active
         if runtime is None:
             return None
         self.governor = runtime.governor
@@ -213,7 +213,6 @@ class ToolCall(context.Block, Node):
         round_number = asked.round if asked is not None else None
         if agent is not None:
             round_number = round_number or agent.rounds
-            agent.segment.count_tool_call()
         elif asked is not None:
             here = joined(here, asked)
         attributes: dict[str, Any] = {
@@ -229,6 +228,8 @@ class ToolCall(context.Block, Node):
             attributes[semconv.ROUND] = round_number
         if name == OTHER:
             attributes[semconv.TOOL_NAME_DIGEST] = runtime.digests.get().of(self._name or "")
+        if agent is not None:
+            self.seq = agent.segment.next_tool_call()
         self._begin_with(runtime, f"execute_tool {name}", attributes, parent=here)
         if runtime.capturing:
             self.keeps_content = captured.wanted(runtime, self.level)
@@ -247,8 +248,10 @@ class ToolCall(context.Block, Node):
             failed = self._describe(values, error)
         except Exception:
             record_failure("finish a tool call")
-        with guard("finish a tool call"):
+        try:
             self._end_with(values, failed=failed)
+        except Exception:
+            record_failure("finish a tool call")
 
     def _describe(self, values: dict[str, Any], error: BaseException | None) -> bool:
         """Add how the call has ended; return whether it failed."""
@@ -259,7 +262,10 @@ class ToolCall(context.Block, Node):
             else:
                 outcome = "error" if says_error(self.result) else "ok"
         failed = outcome in ("error", "timeout", "unknown", "not_offered")
-        put(values, semconv.TOOL_OUTCOME, outcome)
+        if outcome == "ok":
+            values[semconv.TOOL_OUTCOME] = outcome
+        else:
+            put(values, semconv.TOOL_OUTCOME, outcome)
         if self.arguments_bytes is not None:
             put(values, semconv.TOOL_ARGUMENTS_BYTES, self.arguments_bytes)
         if self.result_bytes is not None:
@@ -353,7 +359,7 @@ def infer(runtime: Runtime, agent: Agent | None, asked: Asked, parent: Context) 
     if name == OTHER:
         attributes[semconv.TOOL_NAME_DIGEST] = runtime.digests.get().of(str(asked.name))
     if agent is not None:
-        agent.segment.count_tool_call()
+        node.seq = agent.segment.next_tool_call()
     node.begin_and_end(runtime, f"execute_tool {name}", attributes, parent, asked.ended_ns)
 
 

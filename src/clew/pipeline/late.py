@@ -109,6 +109,8 @@ class LateCosts:
 def totals_attributes(segment: Segment) -> dict[str, Any]:
     """Return the totals that the root span of a segment carries."""
     with segment.lock:
+        if segment.carried is None:
+            return segment.totals.attributes("clew.segment.", "clew.run.")
         return {
             **segment.totals.attributes("clew.segment."),
             **segment.cumulative().attributes("clew.run."),

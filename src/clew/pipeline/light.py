@@ -28,7 +28,7 @@ from opentelemetry.trace import (
 )
 
 from clew._guard import record_failure
-from clew.ids import RunIdGenerator, random_64
+from clew.ids import RunIdGenerator, random_64, random_bits
 
 UNSET = Status(StatusCode.UNSET)
 """The status of nearly all spans: the same object, so that it is told at a glance."""
@@ -111,7 +111,7 @@ class LightSpan(ReadableSpan, trace.Span):
         self._attributes = attributes
         self._start_time = start_time
         self._maker = maker
-        self.span_id = random_64()
+        self.span_id = random_bits(64) or random_64()
 
     @property
     def _context(self) -> SpanContext:  # type: ignore[override]
@@ -307,7 +307,7 @@ class LightSpans:
                 return None
             return self._start_held(around, name, kind, attributes, start_time, links)
         if type(around) is LightSpan:
-            above = around.get_span_context()
+            above = around._made or around._context
             span = LightSpan(name, above, kind, attributes, start_time, around._maker)
             if links or around.foreign_state:
                 # A link or a trace state comes from elsewhere and has to pass the filter.

@@ -265,15 +265,16 @@ def digests_of(settings: Settings) -> LazyDigests:
     return LazyDigests(key.get_secret_value() if key else None, settings.data_dir)
 
 
-_current: Runtime | None = None
+active: Runtime | None = None
+"""The runtime of this process, or None while Clew is not configured; `set_current` sets it."""
 
 
 def get() -> Runtime | None:
     """Return the runtime of this process, or None while Clew is not configured."""
-    return _current
+    return active
 
 
 def set_current(runtime: Runtime | None) -> None:
     """Install a runtime, or take it away."""
-    global _current  # noqa: PLW0603 - one per process is what it is
-    _current = runtime
+    global active  # noqa: PLW0603 - one per process is what it is
+    active = runtime

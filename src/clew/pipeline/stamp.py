@@ -105,10 +105,13 @@ class Segment:
         """Note that the span with this number has ended."""
         self.open_seqs.pop(seq, None)
 
-    def count_tool_call(self) -> None:
-        """Add a tool call to the totals."""
+    def next_tool_call(self) -> int:
+        """Hand out the next sequence number, for a tool call, and count that."""
         with self.lock:
+            seq = self.last_seq = self.last_seq + 1
+            self.open_seqs[seq] = None
             self.totals.tool_calls += 1
+        return seq
 
     def count_decision(self, denied: int) -> None:
         """Add a decision to the totals; `denied` is 1 for a denial, else 0."""

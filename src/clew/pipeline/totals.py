@@ -99,17 +99,22 @@ class Totals(Struct, kw_only=True):
                 result.add_cost(totals.cost_status, totals.cost_usd)
         return result
 
-    def attributes(self, prefix: str) -> dict[str, int | float | str]:
-        """Return the totals as attributes under `clew.run.` or `clew.segment.`.
+    def attributes(self, *prefixes: str) -> dict[str, int | float | str]:
+        """Return the totals as attributes under `clew.run.`, `clew.segment.`, or both.
 
         A sum that is too large for an attribute is left out.
         """
-        values = dict(zip(_KEYS[prefix], astuple(self), strict=True))
-        return {
-            key: value
-            for key, value in values.items()
-            if value is not None and (value.__class__ is str or value <= _MAX)
-        }
+        values = astuple(self)
+        found: dict[str, Any] = {}
+        for prefix in prefixes:
+            found.update(zip(_KEYS[prefix], values, strict=True))
+        for key in [
+            key
+            for key, value in found.items()
+            if value is None or (value.__class__ is not str and value > _MAX)
+        ]:
+            del found[key]
+        return found
 
     def to_fields(self) -> str:
         """Encode for a run reference: fields in order, `.` between them, `-` for None."""

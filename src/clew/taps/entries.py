@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from clew.exchange import LogicalCall, current_call
+from clew.exchange import LogicalCall, is_sent_again
 from clew.governance.passages import Refusal
 from clew.pipeline import runtime as _runtime
 
 
 def _entry(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if _runtime.get() is None or _retries_itself(instance):
+    if _runtime.active is None or is_sent_again(instance):
         return wrapped(*args, **kwargs)
     call = LogicalCall(instance)
     error: BaseException | None = None
@@ -37,7 +37,7 @@ def _entry(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str,
 async def _aentry(
     wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    if _runtime.get() is None or _retries_itself(instance):
+    if _runtime.active is None or is_sent_again(instance):
         return await wrapped(*args, **kwargs)
     call = LogicalCall(instance)
     error: BaseException | None = None
@@ -51,14 +51,6 @@ async def _aentry(
         raise
     finally:
         call.finish(error)
-
-
-def _retries_itself(instance: Any) -> bool:
-    """Tell whether this is an inner call of an entry that retries by calling itself."""
-    call = current_call()
-    if call is None or call.owner is not instance:
-        return False
-    return call.counted or call.may_try_again()
 
 
 Patches = tuple[tuple[str, str, Any], ...]

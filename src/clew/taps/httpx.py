@@ -110,11 +110,12 @@ def _respond(begun: Exchange, response: Any, body_type: type[Any], kwargs: dict[
         return
     try:
         headers = response.headers
-        content_type = reading.content_type_of(headers)
-        if reading.from_cache(response):
+        names = reading.names_of(headers)
+        content_type = reading.content_type_of(headers, names)
+        if reading.from_cache(response, names):
             begun.round.from_cache = True
         if kwargs.get("stream") and not hasattr(response, "_content"):
-            plain = b"content-encoding" not in reading.names_of(headers)
+            plain = b"content-encoding" not in names
             tap = StreamTap(begun, response.status_code, content_type, headers, plain=plain)
             response.stream = body_type(response.stream, tap)
         else:
@@ -132,7 +133,7 @@ def _respond_async(begun: Exchange, response: Any, kwargs: dict[str, Any]) -> No
 
 
 def _send(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    runtime = _runtime.get()
+    runtime = _runtime.active
     if runtime is not None and runtime.governor is not None:
         return governed.send(runtime, wrapped, args, kwargs, _begin, _respond_sync)
     begun = None if runtime is None else _begin(runtime, args, kwargs)
@@ -153,7 +154,7 @@ def _send(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str,
 async def _asend(
     wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    runtime = _runtime.get()
+    runtime = _runtime.active
     if runtime is not None and runtime.governor is not None:
         return await governed.asend(runtime, wrapped, args, kwargs, _begin, _respond_async)
     begun = None if runtime is None else _begin(runtime, args, kwargs)

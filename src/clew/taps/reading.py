@@ -46,13 +46,17 @@ def names_of(headers: Any) -> list[bytes]:
     return [name.lower() for name, _ in headers.raw]
 
 
-def content_type_of(headers: Any) -> str:
-    """Return the media type of a response, lower-case, without its parameters."""
-    if type(headers) not in _listing and not _keeps_list(headers):
-        return exchange.content_type_of(headers)
-    names = list(map(_LOWER_NAME, headers._list))
+def content_type_of(headers: Any, names: list[bytes]) -> str:
+    """Return the media type of a response, lower-case, without its parameters.
+
+    Args:
+        headers: its headers.
+        names: what `names_of` says of them.
+    """
     if b"content-type" not in names:
         return ""
+    if type(headers) not in _listing:
+        return exchange.content_type_of(headers)
     value = headers._list[names.index(b"content-type")][2]
     try:
         return _media_types[value]
@@ -63,7 +67,7 @@ def content_type_of(headers: Any) -> str:
         return found
 
 
-def from_cache(response: Any) -> bool:
+def from_cache(response: Any, names: list[bytes]) -> bool:
     """Tell whether a response comes from a cache of responses, as the cache itself says.
 
     Caches in the client (hishel) say so in the response's extensions, gateways in a header:
@@ -72,10 +76,14 @@ def from_cache(response: Any) -> bool:
     https://docs.helicone.ai/features/advanced-usage/caching.
     """
     extensions: dict[str, Any] = response.extensions
-    if extensions.get("hishel_from_cache") is True or extensions.get("from_cache") is True:
+    if extensions and (
+        extensions.get("hishel_from_cache") is True or extensions.get("from_cache") is True
+    ):
         return True
+    if _SAY_CACHED.isdisjoint(names):
+        return False
     headers = response.headers
-    said = _SAY_CACHED.intersection(names_of(headers))
+    said = _SAY_CACHED.intersection(names)
     return any("HIT" in headers[name.decode("ascii")].upper().split() for name in said)
 
 

@@ -210,7 +210,7 @@ def opened(
         return None
     try:
         headers = response.headers
-        content_type = reading.content_type_of(headers)
+        content_type = reading.content_type_of(headers, reading.names_of(headers))
         encoding = str(headers.get("content-encoding", "")).strip().lower()
         if encoding not in _DECODED:
             return None

@@ -60,7 +60,7 @@ APART: dict[str, str] = {
         (
             "clew.exchange.LogicalCall.__init__", "clew.exchange.Exchange.context",
             "clew.exchange.is_covered", "clew.exchange.active_exchange",
-            "clew.exchange.current_call", "clew.taps.entries._retries_itself",
+            "clew.exchange.current_call", "clew.exchange.is_sent_again",
             "clew.context.Stepper.enter", "clew.context.Stepper.leave",
             "clew.context.node_in", "clew.context.detach",
         ),
