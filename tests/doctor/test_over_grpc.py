@@ -90,8 +90,7 @@ def test_another_protocol_than_the_receivers(
     doctor: Any, served: str, asked: str, protocol: str, words: str, tmp_path: Path
 ) -> None:
     """TLS or none, gRPC or HTTP: what was mixed up is said."""
-    receivers.certificate(tmp_path)
-    files = (tmp_path / "server.pem", tmp_path / "server.key") if served == "tls" else None
+    files = receivers.certificate(tmp_path) if served == "tls" else None
     server: Any = receivers.Receiver() if served == "http" else GrpcReceiver(tls=files)
     with server:
         address = f"{asked}://{server.base_url.partition('://')[2]}"

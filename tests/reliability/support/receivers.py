@@ -7,7 +7,7 @@ import ipaddress
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from clew.audit.keys import KeyRing
 from clew.audit.verify import verify
@@ -18,6 +18,13 @@ from clew.testing import OtlpSink, ReceivedRequest
 from clew.testing.loopback import Connection
 
 
+class Certificate(NamedTuple):
+    """Files of a server's certificate, which is its own authority."""
+
+    public: Path
+    private: Path
+
+
 class Receiver(OtlpSink):
     """Takes spans, or answers as it is told.
 
@@ -26,6 +33,7 @@ class Receiver(OtlpSink):
         status: what it answers; 200 takes, 0 never answers, -1 closes the connection.
         headers: of its answers.
         most: bytes of a message that it takes.
+        tls: what it shows, over TLS.
     """
 
     def __init__(
@@ -35,7 +43,7 @@ class Receiver(OtlpSink):
         status: int = 200,
         headers: Mapping[str, str] | None = None,
         most: int = 1 << 30,
-        tls: ssl.SSLContext | None = None,
+        tls: Certificate | None = None,
     ) -> None:
         super().__init__()
         self.port = port
@@ -51,8 +59,15 @@ class Receiver(OtlpSink):
         super().start()
         assert self._server is not None
         if self._tls is not None:
-            self._server.socket = self._tls.wrap_socket(self._server.socket, server_side=True)
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*self._tls)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         return self
+
+    @property
+    def base_url(self) -> str:
+        plain = super().base_url
+        return plain if self._tls is None else plain.replace("http:", "https:")
 
     def respond(self, request: ReceivedRequest, connection: Connection) -> None:
         if self.after is not None and request.number > self.after[0]:
@@ -87,8 +102,8 @@ def verdicts(records: list[SpanRecord], runs: list[str]) -> dict[str, tuple[str,
     return found
 
 
-def certificate(folder: Path) -> tuple[ssl.SSLContext, Path]:
-    """Return a server's context with a certificate of its own for 127.0.0.1, and its file."""
+def certificate(folder: Path) -> Certificate:
+    """Write a certificate of a server's own for 127.0.0.1."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -120,6 +135,4 @@ def certificate(folder: Path) -> tuple[ssl.SSLContext, Path]:
             serialization.NoEncryption(),
         )
     )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(public, private)
-    return context, public
+    return Certificate(public, private)

@@ -56,3 +56,18 @@ print("waiting", flush=True)
 time.sleep(60)
 """
 """Begins runs whose spans nobody takes; then waits to be killed."""
+
+LONG = """
+import sys, time
+import clew
+clew.configure("service")
+for _ in range(3):
+    with clew.run("desk") as run:
+        with clew.tool("search"):
+            pass
+    print("run", f"{run.run_id.int:032x}", flush=True)
+    time.sleep(0.3)
+sys.stdin.readline()
+print("done", flush=True)
+"""
+"""Has its runs, then does nothing until it is told to end."""
