@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -14,11 +14,12 @@ import pytest
 import seams
 from opentelemetry import trace
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from turns import reached_by, start, unnumbered, wrongs
 
 import clew
 from clew import _guard
 from clew.errors import PolicyDenied
-from clew.pipeline import runtime, stamp
+from clew.pipeline import stamp
 from clew.pipeline.otlp_spool import SpoolingOTLPSpanExporter
 from clew.settings import Settings
 from clew.testing import OtlpSink, Reply, ScriptedProvider
@@ -38,9 +39,6 @@ GUARDS = {
 ASK = {"model": "gpt-5-mini", "messages": [{"role": "user", "content": "zqmark"}]}
 ASK_ANTHROPIC = {**ASK, "model": "claude-haiku-4-5", "max_tokens": 9}
 
-_NUMBERS = re.compile(rb"0{10,}\d+")
-"""The provider numbers its answers."""
-
 
 class Host:
     """A service as it is with Clew and without: what it sees of a few calls."""
@@ -57,7 +55,7 @@ class Host:
         with clew.run("agent"), httpx.Client(trust_env=False) as client:
             seen += [self._plain(client.post(self._openai, json=ASK))]
             with client.stream("POST", self._openai, json={**ASK, "stream": True}) as answer:
-                seen.append(_NUMBERS.sub(b"N", b"".join(answer.iter_bytes())))
+                seen.append(unnumbered(b"".join(answer.iter_bytes())))
             seen += [self._plain(client.post(self._anthropic, json=ASK_ANTHROPIC))]
             with clew.tool("search", effect="idempotent_write") as tool:
                 tool.result_bytes = 3
@@ -84,11 +82,11 @@ class Host:
             asked = {**ASK_ANTHROPIC, "stream": True}
             async with client.stream("POST", self._anthropic, json=asked) as answer:
                 body = b"".join([each async for each in answer.aiter_bytes()])
-                seen.append(_NUMBERS.sub(b"N", body))
+                seen.append(unnumbered(body))
         return seen
 
     def _plain(self, answer: httpx.Response) -> tuple[int, bytes, int]:
-        return answer.status_code, _NUMBERS.sub(b"N", answer.content), len(answer.history)
+        return answer.status_code, unnumbered(answer.content), len(answer.history)
 
 
 def answer(request: Any) -> Reply:
@@ -129,11 +127,7 @@ def configure(folder: Path, sink: OtlpSink) -> None:
         capture="redacted", content_to=frozenset({"spans", "store"}), audit="best_effort",
         metric_readers=(InMemoryMetricReader(),), heartbeat_s=0.05,
     )  # fmt: skip
-    clew.configure("tests", settings=settings, span_exporters=[exporter])
-    clew.instrument()
-    current = runtime.get()
-    assert current is not None
-    assert current.prices.wait(20)
+    start(settings, exporter)
 
 
 @pytest.fixture(scope="module")
@@ -143,11 +137,8 @@ def reached(host: Host, sink: OtlpSink, tmp_path_factory: pytest.TempPathFactory
     def work() -> None:
         configure(tmp_path_factory.mktemp("reached"), sink)
         host.work()
-        clew.shutdown()
 
-    found = seams.called(work)
-    clew.uninstrument()
-    return found
+    return reached_by(work)
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -156,31 +147,25 @@ def test_each_function_raises_in_turn(
     tmp_path: Path, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     """The service sees what it sees without Clew; the fault is counted, and logged once a kind."""
-    (found,) = [each for each in seams.modules(*PACKAGES) if each.__name__ == module]
-    wrong: dict[str, str] = {}
-    for number, (name, function) in enumerate(seams.functions(found).items()):
-        if function.__code__ not in reached or name in GUARDS:
-            continue
-        caplog.clear()
-        _guard.forget()
-        configure(tmp_path / str(number), sink)
+
+    @contextmanager
+    def configured(name: str) -> Iterator[None]:
+        configure(tmp_path / name, sink)
         try:
-            with seams.failing(function) as calls:
-                seen = host.work()
-                clew.shutdown()
-        except BaseException as error:
-            wrong[name] = f"the host sees {error!r}"
-            continue
+            yield
         finally:
             clew.uninstrument()
             clew.shutdown()
-        said = [each.getMessage() for each in caplog.records if each.name == "clew"]
-        if seen != bare:
-            wrong[name] = "the host sees something else"
-        elif len(said) != len(set(said)) or seams.WORDS in caplog.text:
-            wrong[name] = f"the log says {said}"
-        elif calls and not _guard.failures and not any("lost" in each for each in said):
-            wrong[name] = "it is not counted"
+
+    def work() -> list[Any]:
+        seen = host.work()
+        clew.shutdown()
+        return seen
+
+    wrong = wrongs(
+        seams.reachable(module, PACKAGES, reached, GUARDS), work, bare, caplog,
+        inside=False, around=configured, lost_counts=True,
+    )  # fmt: skip
     assert wrong == {}
 
 

@@ -23,10 +23,10 @@ import seams
 from apart import APART, DONE_ANEW
 from opentelemetry import trace
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from turns import in_force, reached_by, start, unnumbered, wrongs
 
 import clew
-from clew import _guard, context
-from clew.pipeline import runtime
+from clew import context
 from clew.prompts import Prompt
 from clew.settings import Settings
 from clew.testing import CaptureExporter, Reply, ScriptedProvider, ScriptedToolCall
@@ -46,7 +46,6 @@ SINGLE = (
     "digests", "integrity", "rules", "ids", "redaction", "facts", "accounts", "allow_list",
 )  # fmt: skip
 PACKAGES = (*ROOMS, *(f"clew.{name}" for name in SINGLE))
-_NUMBERS = re.compile(rb"0{10,}\d+")
 PLAIN: dict[str, Any] = {"trust_env": False, "verify": False}  # loads no certificates
 PROMPT_TEXT = "You are a desk. zqmark"
 
@@ -175,7 +174,7 @@ class Service:
 
 def _plain(data: str | bytes) -> bytes:
     data = data.encode() if isinstance(data, str) else data
-    return re.sub(rb'"created":\s*\d+', b"", _NUMBERS.sub(b"N", data))
+    return re.sub(rb'"created":\s*\d+', b"", unnumbered(data))
 
 
 class Gate:
@@ -209,18 +208,13 @@ def configure(folder: Path, gates: tuple[Any, ...]) -> None:
         capture="redacted", content_to=frozenset({"spans", "store"}), prompt_capture=True,
         metric_readers=(InMemoryMetricReader(),), gates=gates, audit="best_effort",
     )  # fmt: skip
-    clew.configure("tests", settings=settings, span_exporters=[CaptureExporter()])
-    clew.instrument()
+    start(settings, CaptureExporter())
     assert Prompt.of(identity=PROMPT_TEXT) == PROMPT_TEXT
-    current = runtime.get()
-    assert current is not None
-    assert current.prices.wait(20)
 
 
 def settle() -> None:
     """Let the other threads do what they have to do."""
-    current = runtime.get()
-    assert current is not None
+    current = in_force()
     current.settle(everywhere=True)
     current.worker.flush(2)
     if current.recording is not None:
@@ -245,10 +239,8 @@ def reached(service: Service, tmp_path_factory: pytest.TempPathFactory) -> set[C
         def work(gates: tuple[Any, ...] = gates) -> None:
             configure(tmp_path_factory.mktemp("reached"), gates)
             service.work()
-            clew.shutdown()
 
-        found |= seams.called(work)
-        clew.uninstrument()
+        found |= reached_by(work)
     return found
 
 
@@ -259,24 +251,12 @@ def test_each_function_above_raises_in_turn(
 ) -> None:  # fmt: skip
     """The service sees what it sees without Clew; the fault is counted, and logged once a kind."""
     chosen = seams.chosen(module, PACKAGES, reached, APART)
-    wrong: dict[str, str] = {}
     if chosen:
         configure(tmp_path, gates_for(module))
-    for name, function in chosen.items():
-        caplog.clear()
-        _guard.forget()
-        try:
-            with seams.failing(function, inside=True) as calls:
-                seen = contextvars.copy_context().run(service.work)
-                settle()
-        except BaseException as error:
-            wrong[name] = f"the host sees {error!r}"
-            continue
-        said = [each.getMessage() for each in caplog.records if each.name == "clew"]
-        if seen != bare:
-            wrong[name] = "the host sees something else"
-        elif len(said) != len(set(said)) or seams.WORDS in caplog.text:
-            wrong[name] = f"the log says {said}"
-        elif calls and not (_guard.failures or name.startswith(DONE_ANEW)):
-            wrong[name] = "it is not counted"
-    assert wrong == {}
+
+    def work() -> list[Any]:
+        seen = contextvars.copy_context().run(service.work)
+        settle()
+        return seen
+
+    assert wrongs(chosen, work, bare, caplog, inside=True, uncounted=DONE_ANEW) == {}

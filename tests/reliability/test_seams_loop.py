@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 import seams
 from apart import APART
+from turns import in_force, reached_by, start, wrongs
 
-import clew
-from clew import _guard
 from clew.loop import Loop, Tool, Trace
-from clew.pipeline import runtime
 from clew.prompts.configuration import Configuration
 from clew.providers import provider as adapter
 from clew.settings import Settings
@@ -127,11 +125,7 @@ def configure(folder: Path) -> None:
         digest_key="k", export_delay_ms=20, seal_grace_s=0, data_dir=folder, capture="redacted",
         content_to=frozenset({"spans"}),
     )  # fmt: skip
-    clew.configure("tests", settings=settings, span_exporters=[CaptureExporter()])
-    clew.instrument()
-    current = runtime.get()
-    assert current is not None
-    assert current.prices.wait(20)
+    start(settings, CaptureExporter())
 
 
 @pytest.fixture(scope="module")
@@ -141,11 +135,8 @@ def reached(service: Service, tmp_path_factory: pytest.TempPathFactory) -> set[C
     def work() -> None:
         configure(tmp_path_factory.mktemp("reached"))
         service.work()
-        clew.shutdown()
 
-    found = seams.called(work)
-    clew.uninstrument()
-    return found
+    return reached_by(work)
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -153,27 +144,14 @@ def test_the_loop_goes_on_while_a_function_raises(
     module: str, service: Service, bare: list[Any], reached: set[CodeType], tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    """The same answers, steps, tool calls and requests as without Clew; it is counted."""
+    """The same answers, steps, tool calls and requests as without Clew; counted, and logged once."""
     chosen = seams.chosen(module, PACKAGES, reached, LEFT)
-    wrong: dict[str, str] = {}
     if chosen:
         configure(tmp_path)
-    for name, function in chosen.items():
-        caplog.clear()
-        _guard.forget()
-        try:
-            with seams.failing(function, inside=True) as calls:
-                seen = contextvars.copy_context().run(service.work)
-                current = runtime.get()
-                assert current is not None
-                current.worker.flush(0.5)
-        except BaseException as error:
-            wrong[name] = f"the service sees {error!r}"
-            continue
-        if seen != bare:
-            wrong[name] = f"the service sees {seen}"
-        elif seams.WORDS in caplog.text:
-            wrong[name] = f"the log says {caplog.text}"
-        elif calls and not _guard.failures:
-            wrong[name] = "it is not counted"
-    assert wrong == {}
+
+    def work() -> list[Any]:
+        seen = contextvars.copy_context().run(service.work)
+        in_force().worker.flush(0.5)
+        return seen
+
+    assert wrongs(chosen, work, bare, caplog, inside=True) == {}

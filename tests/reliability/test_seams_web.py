@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from types import CodeType
-from typing import Any
 
 import httpx
 import pytest
@@ -18,7 +18,7 @@ from clew import _guard
 from clew.pipeline import otlp_writer
 from clew.settings import Settings
 from clew.testing import CaptureExporter
-from clew.web.server import start
+from clew.web.server import Running, start
 
 PACKAGES = ("clew.web", "clew.sources", "clew.store")
 MODULES = [each.__name__ for each in seams.modules(*PACKAGES)]
@@ -57,14 +57,20 @@ class Viewer:
         return self.http.post("/v1/traces", content=self.message, headers=PROTOBUF).status_code
 
 
-@pytest.fixture(scope="module")
-def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewer]:
-    folder = tmp_path_factory.mktemp("viewer")
-    run, message = spans()
+@contextmanager
+def serving(folder: Path) -> Iterator[tuple[Running, httpx.Client]]:
+    """Start a server with an empty store, and a client of it."""
     with (
         start(port=0, store_path=folder / "clew.db") as server,
         httpx.Client(base_url=server.address, timeout=20, trust_env=False) as http,
     ):
+        yield server, http
+
+
+@pytest.fixture(scope="module")
+def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewer]:
+    run, message = spans()
+    with serving(tmp_path_factory.mktemp("viewer")) as (server, http):
         found = Viewer(http, run, message)
         assert found.send() == 200
         yield found
@@ -76,35 +82,18 @@ def reached(viewer: Viewer, tmp_path_factory: pytest.TempPathFactory) -> dict[Co
     """For each function the first page that reaches it; "" stands for the receiver."""
     found: dict[CodeType, str] = {}
     folder = tmp_path_factory.mktemp("reached")
-
-    def work() -> None:
-        with (
-            start(port=0, store_path=folder / "clew.db") as server,
-            httpx.Client(base_url=server.address, timeout=20, trust_env=False) as http,
-        ):
-            here = Viewer(http, "", viewer.message)
-            here.send()
-            calls.clear()
-            for page in viewer.pages:
-                here.show(page)
-                for code in list(calls):
-                    found.setdefault(code, page)
-            calls.clear()
-            here.send()
+    with seams.watching() as calls, serving(folder) as (_, http):
+        here = Viewer(http, "", viewer.message)
+        here.send()
+        calls.clear()
+        for page in viewer.pages:
+            here.show(page)
             for code in list(calls):
-                found.setdefault(code, "")
-
-    calls: set[CodeType] = set()
-
-    def look(frame: Any, event: str, _: Any) -> None:
-        if event == "call" and "/clew/" in frame.f_code.co_filename:
-            calls.add(frame.f_code)
-
-    threading.setprofile(look)
-    try:
-        work()
-    finally:
-        threading.setprofile(None)
+                found.setdefault(code, page)
+        calls.clear()
+        here.send()
+        for code in list(calls):
+            found.setdefault(code, "")
     return found
 
 
@@ -114,13 +103,10 @@ def test_each_function_behind_a_page_raises_in_turn(
 ) -> None:
     """It is answered with an error that says nothing of it; what comes after is as it was before."""
     caplog.set_level(logging.INFO)
-    (found,) = [each for each in seams.modules(*PACKAGES) if each.__name__ == module]
     wrong: dict[str, str] = {}
     before: dict[str, int] = {}
-    for name, function in seams.functions(found).items():
-        page = reached.get(function.__code__)
-        if page is None or seams.is_plain(function) or seams.is_guarded(function):
-            continue
+    for name, function in seams.chosen(module, PACKAGES, reached).items():
+        page = reached[function.__code__]
         if page not in before:
             before[page] = viewer.show(page)[0] if page else viewer.send()
         caplog.clear()

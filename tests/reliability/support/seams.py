@@ -58,8 +58,9 @@ def _take(found: dict[str, FunctionType], value: Any, module: ModuleType) -> Non
             found[f"{module.__name__}.{function.__qualname__}"] = function
 
 
-def called(work: Callable[[], object]) -> set[CodeType]:
-    """Return the code of all functions of ours that are called meanwhile, in any thread."""
+@contextmanager
+def watching() -> Iterator[set[CodeType]]:
+    """Give the code of all functions of ours that are called meanwhile, in any thread."""
     seen: set[CodeType] = set()
 
     def look(frame: Any, event: str, _: Any) -> None:
@@ -69,10 +70,16 @@ def called(work: Callable[[], object]) -> set[CodeType]:
     threading.setprofile(look)
     sys.setprofile(look)
     try:
-        work()
+        yield seen
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
+
+
+def called(work: Callable[[], object]) -> set[CodeType]:
+    """Return the code of all functions of ours that are called by some work, in any thread."""
+    with watching() as seen:
+        work()
     return seen
 
 
@@ -181,10 +188,10 @@ def is_guarded(function: FunctionType) -> bool:
     return any(map(_guards, body)) and all(_guards(each) or _simple(each) for each in body)
 
 
-def chosen(
-    module: str, packages: Iterable[str], reached: set[CodeType], apart: Container[str]
+def reachable(
+    module: str, packages: Iterable[str], reached: Container[CodeType], apart: Container[str] = ()
 ) -> dict[str, FunctionType]:
-    """Return the functions of a module that are to fail in turn.
+    """Return the functions of a module that can be made to fail.
 
     Args:
         module: its name.
@@ -196,8 +203,16 @@ def chosen(
     return {
         name: function
         for name, function in functions(found).items()
-        if function.__code__ in reached
-        and name not in apart
-        and not is_plain(function)
-        and not is_guarded(function)
+        if function.__code__ in reached and name not in apart
+    }
+
+
+def chosen(
+    module: str, packages: Iterable[str], reached: Container[CodeType], apart: Container[str] = ()
+) -> dict[str, FunctionType]:
+    """Return those of a module's reachable functions that can fail by themselves."""
+    return {
+        name: function
+        for name, function in reachable(module, packages, reached, apart).items()
+        if not is_plain(function) and not is_guarded(function)
     }
