@@ -5,6 +5,8 @@ https://docs.anthropic.com/en/api/messages, https://docs.anthropic.com/en/api/me
 
 from __future__ import annotations
 
+from itertools import chain, compress, repeat
+from operator import attrgetter, is_
 from typing import Final
 
 import msgspec
@@ -40,8 +42,8 @@ class _Entry(Struct, gc=False):
     """A message of which only the existence matters."""
 
 
-class _Message(_Entry, gc=False):
-    content: msgspec.Raw = EMPTY
+class _Message(_Entry):
+    content: list[_Block] | str | None = None
 
 
 class _Request(Struct):
@@ -64,8 +66,9 @@ class _RequestWithContent(_Request):
 
 _REQUEST: Final = msgspec.json.Decoder(_Request)
 _REQUEST_WITH_CONTENT: Final = msgspec.json.Decoder(_RequestWithContent)
-_BLOCKS: Final = msgspec.json.Decoder(list[_Block])
 _RESULT: Final = b'"tool_use_id"'
+_CONTENT_OF: Final = attrgetter("content")
+_RESULT_OF: Final = attrgetter("tool_use_id")
 
 
 def read_request(body: bytes, route: Route) -> RequestFacts:
@@ -103,19 +106,14 @@ def read_request(body: bytes, route: Route) -> RequestFacts:
 
 
 def _tool_result_ids(messages: list[_Message]) -> tuple[str, ...]:
-    """Ids of the results sent; the provider's own tools have results of other types."""
-    ids: list[str] = []
-    for message in messages:
-        content = bytes(message.content)  # pyright: ignore[reportArgumentType]
-        if content.startswith(b"[") and _RESULT in content:
-            ids.extend(
-                [
-                    block.tool_use_id
-                    for block in decode(_BLOCKS, content) or ()
-                    if block.type == "tool_result" and block.tool_use_id
-                ]
-            )
-    return tuple(ids)
+    """Ids of the results sent; the provider's own tools have results of other types.
+
+    Without a loop of our own: a conversation is long, and few of its blocks are results.
+    """
+    contents = list(map(_CONTENT_OF, messages))
+    lists = compress(contents, map(is_, map(type, contents), repeat(list)))
+    results = filter(_RESULT_OF, chain.from_iterable(lists))
+    return tuple([block.tool_use_id for block in results if block.type == "tool_result"])
 
 
 class _CacheWrites(Struct, gc=False):
