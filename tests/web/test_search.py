@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from clew.sources import BaseSource
 from clew.store.records import QueryError, RunFilter
-from clew.web import search
-from clew.web.costs import bars, day
+from clew.web.costs import bars
 from clew.web.gate import AccessControl
 from clew.web.pages import Pages
+from clew.web.parameters import amount, day, moment
 from clew.web.server import Running, start
 
 START = sample_runs.START_NS
@@ -132,7 +132,7 @@ def test_a_form_keeps_what_was_asked(viewer: httpx.Client) -> None:
 @given(text=st.text(max_size=60))
 def test_any_text_is_a_time_or_an_error(text: str) -> None:
     """No text breaks the reading of times, amounts and days."""
-    for read in (search.moment, search.amount, day):
+    for read in (moment, amount, day):
         try:
             found = read({"x": text}, "x")
         except QueryError:

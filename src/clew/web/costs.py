@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import date, timedelta
+from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -15,13 +15,13 @@ from starlette.routing import Route
 
 from clew.sources import Source
 from clew.store.costs import CostFilter, CostRow, CostSum, CostTable, today
-from clew.store.records import QueryError
 from clew.web import access
-from clew.web.search import word
-from clew.web.views import NotFoundError, Views, json_response, wants_json
+from clew.web.parameters import day, word
+from clew.web.views import NotFoundError, Views, json_response, twin_of, wants_json
 
 DAYS: Final = 30
 """Days that are summed, unless the address says which."""
+_TWIN: Final = "/api/costs"
 _RANGES: Final = (7, 30, 90)
 _LEAST_BAR: Final = 0.6
 """Percent: what costs anything at all is seen."""
@@ -48,7 +48,7 @@ class CostPage:
 
     def routes(self) -> list[Route]:
         """Return the routes of page and twin."""
-        return self._views.routes(("/costs", self._show), ("/api/costs", self._show))
+        return self._views.pair("/costs", _TWIN, self._show)
 
     def _show(self, request: Request) -> Response:
         asked = request.query_params
@@ -73,7 +73,7 @@ class CostPage:
             words=words,
             link=_linked(asked),
             filtered=bool(kept),
-            twin=f"/api/costs?{urlencode(asked.multi_items())}" if asked else "/api/costs",
+            twin=twin_of(request, _TWIN),
         )
 
 
@@ -92,24 +92,6 @@ def filter_of(asked: Mapping[str, str], scope: access.Scope) -> CostFilter:
         model=word(asked, "model"),
         scope=scope,
     )
-
-
-def day(asked: Mapping[str, str], name: str) -> date | None:
-    """Read a day; None where none is given.
-
-    Raises:
-        QueryError: it is none between 1971 and 2200.
-    """
-    value = asked.get(name, "").strip()
-    if not value:
-        return None
-    try:
-        found = date.fromisoformat(value) if value.isascii() and len(value) == 10 else None
-    except ValueError:
-        found = None
-    if found is None or not 1971 <= found.year <= 2200:
-        raise QueryError(f"{name} must be a day, such as 2026-12-01")
-    return found
 
 
 def bars(rows: tuple[CostRow, ...]) -> tuple[Bar, ...]:

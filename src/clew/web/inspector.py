@@ -33,14 +33,8 @@ from clew.store.records import MAX_PAGE, Page
 from clew.store.scopes import Scope
 from clew.web import diff, parts, prompt_words
 from clew.web.access import NO_CALL, may_read_content, open_content, scope_of
-from clew.web.views import (
-    AmbiguousError,
-    NotFoundError,
-    Views,
-    json_response,
-    wants_json,
-    whole,
-)
+from clew.web.parameters import whole
+from clew.web.views import AmbiguousError, NotFoundError, Views, json_response, wants_json
 
 INDEX_LIMIT: Final = 200
 """Calls in the index column."""

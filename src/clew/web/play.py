@@ -148,7 +148,7 @@ class PlayPages:
     def routes(self) -> list[Route]:
         """Return the routes of page and twin."""
         return [
-            *self._views.routes(("/play", self._show), ("/api/play", self._show)),
+            *self._views.pair("/play", "/api/play", self._show),
             Route("/play", self._play, methods=["POST"]),
         ]
 

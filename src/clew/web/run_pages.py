@@ -24,15 +24,8 @@ from clew.sources import (
 from clew.store.records import SPAN_TYPES, RunRecord, SpanRecord, text
 from clew.web import prompt_words, run_prompts, shown, timeline
 from clew.web.inspector import Inspector
-from clew.web.views import (
-    Views,
-    flag,
-    json_response,
-    tag_of,
-    unchanged,
-    wants_json,
-    whole,
-)
+from clew.web.parameters import flag, whole
+from clew.web.views import Views, json_response, tag_of, unchanged, wants_json
 
 MOST_ROWS: Final = 20_000
 """Most rows in one answer of the timeline's twin."""

@@ -46,7 +46,7 @@ class SettingsPage:
     def routes(self) -> list[Route]:
         """Return the routes of page and twin."""
         return [
-            *self._views.routes(("/settings", self._show), ("/api/settings", self._show)),
+            *self._views.pair("/settings", "/api/settings", self._show),
             Route("/settings", self._save, methods=["POST"]),
         ]
 

@@ -14,7 +14,7 @@ from clew.prompts.snippets import parse_tags, unmatched
 from clew.store.snippets import SqliteRepository
 from clew.web import prompt_words
 from clew.web.access import CONTENT, require_all_tenants
-from clew.web.views import NotFoundError, Views, json_response, wants_json
+from clew.web.views import NotFoundError, Views, json_response, twin_of, wants_json
 
 
 class SnippetPages:
@@ -68,7 +68,7 @@ class SnippetPages:
             warning=warning,
             say=prompt_words,
             total=len(known),
-            twin=f"/api/snippets?{request.url.query}" if request.url.query else "/api/snippets",
+            twin=twin_of(request, "/api/snippets"),
         )
 
     def _snippet(self, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""What all pages share: templates, answers in either form, errors, and reading parameters.
+"""What all pages share: templates, answers in either form, and errors.
 
 A page is rendered whole before its first byte is sent.
 """
@@ -11,6 +11,7 @@ from http import HTTPStatus
 from pathlib import Path
 from traceback import format_tb
 from typing import Any, Final, cast
+from urllib.parse import urlencode
 
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -30,7 +31,6 @@ View = Callable[[Request], Response]
 """Answers one request, in the form that was asked for."""
 
 HERE: Final = Path(__file__).parent
-_FLAGS: Final = {"1": True, "true": True, "on": True, "0": False, "false": False, "": False}
 _VARIES: Final = {"vary": "accept"}
 
 
@@ -52,7 +52,7 @@ def environment(**shown: Any) -> Environment:
         lstrip_blocks=True,
     )
     content = b"".join(
-        each.read_bytes() for each in sorted((HERE / "static").iterdir()) if each.is_file()
+        each.read_bytes() for each in sorted((HERE / "static").rglob("*")) if each.is_file()
     )
     env.filters["iso"] = forms.time_text
     shared = {
@@ -91,6 +91,10 @@ class Views:
     def routes(self, *pages: tuple[str, View]) -> list[Route]:
         """Return routes that answer GET with these views."""
         return [Route(path, self.answering(view), methods=["GET"]) for path, view in pages]
+
+    def pair(self, page: str, twin: str, view: View) -> list[Route]:
+        """Return the routes of a page and of its JSON twin, which one view answers."""
+        return self.routes((page, view), (twin, view))
 
     def answering(self, view: View) -> View:
         """Return a view whose errors are answers."""
@@ -144,6 +148,12 @@ def wants_json(request: Request) -> bool:
     return "application/json" in accepted and "text/html" not in accepted
 
 
+def twin_of(request: Request, path: str) -> str:
+    """Return the address of a page's twin at `path`, asked for the same."""
+    asked = request.query_params.multi_items()
+    return f"{path}?{urlencode(asked)}" if asked else path
+
+
 def json_response(
     content: Any, status: int = 200, *, headers: Mapping[str, str] | None = None
 ) -> Response:
@@ -187,34 +197,3 @@ def _explain(error: Exception) -> tuple[int, str]:
             return error.status_code, HTTPStatus(error.status_code).phrase
         case _:
             return 500, "The viewer has met a fault of its own; its log says more."
-
-
-def flag(asked: Mapping[str, str], name: str) -> bool:
-    """Read a parameter that is true or false.
-
-    Raises:
-        QueryError: it is neither.
-    """
-    value = asked.get(name, "").lower()
-    if value not in _FLAGS:
-        raise QueryError(f"{name} must be true or false")
-    return _FLAGS[value]
-
-
-def whole(
-    asked: Mapping[str, str], name: str, default: int, *, least: int = 1, most: int = 10**9
-) -> int:
-    """Read a parameter that is a whole number.
-
-    Raises:
-        QueryError: it is none, or out of bounds.
-    """
-    value = asked.get(name, "")
-    if not value:
-        return default
-    digits = value.removeprefix("-") if least < 0 else value
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > 9 or int(value) < least:
-        raise QueryError(f"{name} must be a whole number of at least {least}")
-    if int(value) > most:
-        raise QueryError(f"{name} must be at most {most}")
-    return int(value)
