@@ -4,74 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from kits.base import MARK, settle
+from kits.base import settle
 from kits.comparing import normal
+from saying import DENY, MARK, SECRET, Govern, Saying, decisions, no_keys, saying
 
 import clew
-from clew import _guard
 from clew.errors import PolicyDenied
-from clew.gates.guardrail import OutputGuardrail, redact
-from clew.pipeline import runtime
-from clew.settings import Settings
-from clew.testing import CaptureExporter, ScriptedProvider
-from clew.typing import Proposal, Verdict
+from clew.gates.guardrail import OutputGuardrail
+from clew.testing import ScriptedProvider
 
-SECRET = f"{MARK}-key-123"
-STAINLESS = pytest.mark.kits("stainless")
-SDKS = pytest.mark.kits("sdks")
-Govern = Callable[..., CaptureExporter]
-
-
-class Denying:
-    """A gate that denies every model call, and keeps what it was asked."""
-
-    name = "house"
-    mode = "enforce"
-    mandatory = True
-    kinds = frozenset({"model_call"})
-
-    def __init__(self) -> None:
-        self.asked: list[Proposal] = []
-
-    def check(self, proposal: Proposal) -> Verdict:
-        self.asked.append(proposal)
-        return Verdict(outcome="deny", reason="house_rule")
-
-
-def no_keys(text: str) -> Verdict | None:
-    return redact(text.replace(SECRET, "[gone]"), reason="found") if SECRET in text else None
-
-
-def denies_keys(text: str) -> Verdict | None:
-    return Verdict(outcome="deny", reason="found") if SECRET in text else None
-
-
-@pytest.fixture
-def govern() -> Iterator[Govern]:
-    """Return what configures Clew with gates; nothing may be swallowed."""
-
-    def configure(*gates: Any) -> CaptureExporter:
-        exporter = CaptureExporter()
-        settings = Settings.from_environment(gates=gates, export_delay_ms=20, seal_grace_s=0.02)
-        clew.configure("tests", settings=settings, span_exporters=[exporter])
-        clew.instrument()
-        current = runtime.get()
-        assert current is not None
-
-        def flush() -> None:
-            current.settle(everywhere=True)
-            current.worker.flush(5)
-
-        exporter.flush = flush
-        return exporter
-
-    yield configure
-    clew.shutdown()
-    assert set(_guard.failures) == set()
+pytestmark = pytest.mark.kits("all")
 
 
 @pytest.fixture
@@ -90,12 +36,6 @@ async def client(kit: Any, server: ScriptedProvider) -> AsyncIterator[Any]:
     yield made
     close = getattr(kit, "close", None)
     await (close(made) if close is not None else settle(made.close()))
-
-
-def decision_of(exported: CaptureExporter) -> dict[str, Any]:
-    """Return the one decision."""
-    (span,) = exported.by_name("decide")
-    return dict(span.attributes or {})
 
 
 async def read(kit: Any, client: Any, into: list[Any]) -> None:
@@ -120,41 +60,8 @@ def said(chunks: Any) -> str:
     return "".join(map(said, chunks)) if isinstance(chunks, (list, tuple)) else ""
 
 
-async def a_denial(govern: Govern, kit: Any, client: Any, server: Any, *, stream: bool) -> None:
-    gate = Denying()
-    exported = govern(gate)
-    with pytest.raises(PolicyDenied) as caught, clew.run("triage"):
-        await (read(kit, client, []) if stream else kit.ask(client))
-    assert type(caught.value) is PolicyDenied
-    assert caught.value.__cause__ is None
-    assert (len(gate.asked), server.requests) == (1, [])
-    found = decision_of(exported)
-    assert found["clew.decision.id"] == caught.value.decision_id
-    assert (found["clew.decision.outcome"], found["clew.decision.executed"]) == ("deny", False)
-    assert exported.by_name(kit_operation(kit)) == ()
-    assert MARK.encode() not in exported.otlp_bytes()
-
-
 def kit_operation(kit: Any) -> str:
     return getattr(kit, "operation", "chat")
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@STAINLESS
-async def test_a_denial(
-    govern: Govern, kit: Any, server: ScriptedProvider, client: Any, stream: bool
-) -> None:
-    """One evaluation, one decision, nothing sent, no round, not wrapped and not retried."""
-    await a_denial(govern, kit, client, server, stream=stream)
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@SDKS
-async def test_a_denial_of_the_others(
-    govern: Govern, kit: Any, server: ScriptedProvider, client: Any, stream: bool
-) -> None:
-    """The same with the other SDKs."""
-    await a_denial(govern, kit, client, server, stream=stream)
 
 
 def by_window(kit: Any) -> bool:
@@ -162,7 +69,30 @@ def by_window(kit: Any) -> bool:
     return kit.provider != "Amazon Bedrock"
 
 
-async def a_redaction(govern: Govern, kit: Any, client: Any) -> None:
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_denial(
+    govern: Govern, kit: Any, server: ScriptedProvider, client: Any, stream: bool
+) -> None:
+    """One evaluation, one decision, nothing sent, no round, not wrapped and not retried."""
+    gate = Saying(DENY)
+    exported = govern(gate)
+    with pytest.raises(PolicyDenied) as caught, clew.run("triage"):
+        await (read(kit, client, []) if stream else kit.ask(client))
+    assert type(caught.value) is PolicyDenied
+    assert caught.value.__cause__ is None
+    assert (len(gate.asked), server.requests) == (1, [])
+    (found,) = decisions(exported)
+    assert found["id"] == caught.value.decision_id
+    assert (found["outcome"], found["executed"]) == ("deny", False)
+    assert exported.by_name(kit_operation(kit)) == ()
+    assert MARK.encode() not in exported.otlp_bytes()
+
+
+async def test_a_stream_is_redacted(govern: Govern, kit: Any, client: Any) -> None:
+    """What is found is replaced in events that have not gone on yet, also over their borders.
+
+    Where a stream is held back as a whole it is denied.
+    """
     exported = govern(OutputGuardrail(no_keys, window=20, overlap=40))
     chunks: list[Any] = []
     with clew.run("triage"):
@@ -171,7 +101,7 @@ async def a_redaction(govern: Govern, kit: Any, client: Any) -> None:
         else:
             with pytest.raises(PolicyDenied, match="redact_not_possible"):
                 await read(kit, client, chunks)
-    found = decision_of(exported)
+    (found,) = decisions(exported)
     (span,) = exported.by_name(kit_operation(kit))
     attributes = span.attributes or {}
     assert attributes["clew.stream.outcome"] == "complete"
@@ -179,113 +109,81 @@ async def a_redaction(govern: Govern, kit: Any, client: Any) -> None:
     if by_window(kit):
         assert "then [gone] at the end" in said(chunks)
         assert SECRET not in said(chunks)
-        assert (found["clew.decision.outcome"], found["clew.decision.executed"]) == ("redact", True)
+        assert (found["outcome"], found["executed"]) == ("redact", True)
     else:
         assert chunks == []
     assert MARK.encode() not in exported.otlp_bytes()
 
 
-@STAINLESS
-async def test_a_stream_is_redacted(govern: Govern, kit: Any, client: Any) -> None:
-    """What is found is replaced in events that have not gone on yet, also over their borders."""
-    await a_redaction(govern, kit, client)
-
-
-@SDKS
-async def test_a_stream_of_the_others_is_redacted(govern: Govern, kit: Any, client: Any) -> None:
-    """The same with the other SDKs; where a stream is held back as a whole it is denied."""
-    await a_redaction(govern, kit, client)
-
-
-async def a_stop(govern: Govern, kit: Any, client: Any) -> None:
-    exported = govern(OutputGuardrail(denies_keys, window=20, overlap=40))
+async def test_a_stream_is_stopped(govern: Govern, kit: Any, client: Any) -> None:
+    """A denial ends the stream as itself; what had gone on before is counted."""
+    exported = govern(OutputGuardrail(saying("deny"), window=20, overlap=40))
     chunks: list[Any] = []
     with pytest.raises(PolicyDenied) as caught, clew.run("triage"):
         await read(kit, client, chunks)
     assert type(caught.value) is PolicyDenied
     assert caught.value.__cause__ is None
     assert MARK not in said(chunks)
-    found = decision_of(exported)
-    assert found["clew.decision.id"] == caught.value.decision_id
-    (run,) = exported.by_name("invoke_agent")
-    assert found["clew.run.id"] == (run.attributes or {})["clew.run.id"]
+    (found,) = decisions(exported)
+    assert found["id"] == caught.value.decision_id
+    of_runs = [*exported.by_name("decide"), *exported.by_name("invoke_agent")]
+    assert len({(each.attributes or {})["clew.run.id"] for each in of_runs}) == 1
     (span,) = exported.by_name(kit_operation(kit))
     assert "error.type" not in (span.attributes or {})
     if not by_window(kit) or getattr(kit, "http", "") == "aiohttp":
         assert chunks == []
-        assert found.get("clew.decision.released_chars", 0) == 0
+        assert found.get("released_chars", 0) == 0
     else:
-        assert found["clew.decision.released_chars"] == len(said(chunks)) > 100
+        assert found["released_chars"] == len(said(chunks)) > 100
     assert MARK.encode() not in exported.otlp_bytes()
 
 
-@STAINLESS
-async def test_a_stream_is_stopped(govern: Govern, kit: Any, client: Any) -> None:
-    """A denial ends the stream as itself; what had gone on before is counted."""
-    await a_stop(govern, kit, client)
+async def test_an_answer_is_redacted(govern: Govern, kit: Any, client: Any) -> None:
+    """A whole answer reaches the caller changed, also where it is read in pieces.
 
-
-@SDKS
-async def test_a_stream_of_the_others_is_stopped(govern: Govern, kit: Any, client: Any) -> None:
-    """The same with the other SDKs."""
-    await a_stop(govern, kit, client)
-
-
-async def a_whole_redaction(govern: Govern, kit: Any, client: Any) -> None:
+    Its round has the provider's tokens.
+    """
     exported = govern(OutputGuardrail(no_keys))
     with clew.run("triage"):
         answer = await kit.ask(client)
     assert "then [gone] at the end" in said(normal(answer))
-    found = decision_of(exported)
-    assert (found["clew.decision.outcome"], found["clew.decision.executed"]) == ("redact", True)
+    (found,) = decisions(exported)
+    assert (found["outcome"], found["executed"]) == ("redact", True)
     (span,) = exported.by_name(kit_operation(kit))
     attributes = span.attributes or {}
     assert attributes["gen_ai.usage.output_tokens"] == kit.reply.usage.output_tokens
     assert MARK.encode() not in exported.otlp_bytes()
 
 
-@STAINLESS
-async def test_an_answer_is_redacted(govern: Govern, kit: Any, client: Any) -> None:
-    """A whole answer reaches the caller changed; its round has the provider's tokens."""
-    await a_whole_redaction(govern, kit, client)
+async def test_observing_a_stream(govern: Govern, kit: Any, client: Any) -> None:
+    """A guardrail that observes has its decision on a stream, and the caller all of it.
 
-
-@SDKS
-async def test_an_answer_of_the_others_is_redacted(govern: Govern, kit: Any, client: Any) -> None:
-    """The same with the other SDKs, also where they read a whole answer in pieces."""
-    await a_whole_redaction(govern, kit, client)
-
-
-async def an_observation(govern: Govern, kit: Any, client: Any) -> None:
-    exported = govern(OutputGuardrail(denies_keys, mode="observe", window=20, overlap=40))
+    Amazon's frames are looked at when they are all there.
+    """
+    exported = govern(OutputGuardrail(saying("deny"), mode="observe", window=20, overlap=40))
     chunks: list[Any] = []
     with clew.run("triage"):
         await read(kit, client, chunks)
     text = str(chunks)
     assert all(piece in text for piece in (SECRET[:4], SECRET[4:9], SECRET[9:]))
-    found = decision_of(exported)
-    assert (found["clew.decision.outcome"], found["clew.decision.enforced"]) == ("deny", False)
-    assert "clew.decision.released_chars" not in found
+    (found,) = decisions(exported)
+    assert (found["outcome"], found["enforced"]) == ("deny", False)
+    assert "released_chars" not in found
     (span,) = exported.by_name(kit_operation(kit))
     assert (span.attributes or {})["clew.stream.outcome"] == "complete"
 
 
-@STAINLESS
-async def test_observing_a_stream(govern: Govern, kit: Any, client: Any) -> None:
-    """A guardrail that observes has its decision on a stream, and the caller all of it."""
-    await an_observation(govern, kit, client)
-
-
-@SDKS
-async def test_observing_a_stream_of_the_others(govern: Govern, kit: Any, client: Any) -> None:
-    """The same with the other SDKs; Amazon's frames are looked at when they are all there."""
-    await an_observation(govern, kit, client)
-
-
-async def a_cut(govern: Govern, kit: Any, reset: bool) -> None:
+# aiobotocore leaves a connection that broke to the collector, without Clew too.
+@pytest.mark.filterwarnings(
+    "ignore:.*Unclosed connection:ResourceWarning",
+    "ignore:.*Connection.__del__:pytest.PytestUnraisableExceptionWarning",
+)
+@pytest.mark.parametrize("reset", [False, True])
+async def test_a_stream_that_is_cut_off(govern: Govern, kit: Any, reset: bool) -> None:
+    """The caller gets what it would have got without gates: the same text, and the same error."""
     reply = dataclasses.replace(kit.reply, cut_after=4, reset=reset)
     seen = []
-    for gates in ((), (OutputGuardrail(denies_keys),)):
+    for gates in ((), (OutputGuardrail(saying("deny")),)):
         exported = govern(*gates)
         chunks: list[Any] = []
         error: BaseException | None = None
@@ -305,24 +203,3 @@ async def a_cut(govern: Govern, kit: Any, reset: bool) -> None:
         if getattr(kit, "http", "") == "aiohttp":
             gc.collect()
     assert seen[0] == seen[1]
-
-
-@pytest.mark.parametrize("reset", [False, True])
-@STAINLESS
-async def test_a_stream_that_is_cut_off(govern: Govern, kit: Any, reset: bool) -> None:
-    """The caller gets what it would have got without gates: the same text, and the same error."""
-    await a_cut(govern, kit, reset)
-
-
-# aiobotocore leaves a connection that broke to the collector, without Clew too.
-@pytest.mark.filterwarnings(
-    "ignore:.*Unclosed connection:ResourceWarning",
-    "ignore:.*Connection.__del__:pytest.PytestUnraisableExceptionWarning",
-)
-@pytest.mark.parametrize("reset", [False, True])
-@SDKS
-async def test_a_stream_of_the_others_that_is_cut_off(
-    govern: Govern, kit: Any, reset: bool
-) -> None:
-    """The same with the other SDKs."""
-    await a_cut(govern, kit, reset)

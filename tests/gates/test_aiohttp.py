@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from governed import DENY, MARK, Saying, decisions
+from saying import DENY, MARK, SECRET, Govern, Saying, decisions, no_keys, saying
 
 import clew
 from clew.errors import PolicyDenied
 from clew.gates.guardrail import InputGuardrail, OutputGuardrail, redact
-from clew.testing import CaptureExporter, Reply, ScriptedProvider
-from clew.typing import Verdict
+from clew.testing import Reply, ScriptedProvider
 
 aiohttp = pytest.importorskip("aiohttp")
 
-Govern = Callable[..., CaptureExporter]
-SECRET = f"{MARK}-key-123"
 BODY = {"model": "gpt-5-mini", "messages": [{"role": "user", "content": MARK}]}
-
-
-def no_keys(text: str) -> Verdict | None:
-    return redact(text.replace(SECRET, "[gone]"), reason="found") if SECRET in text else None
-
-
-def denies_keys(text: str) -> Verdict | None:
-    return Verdict(outcome="deny", reason="found") if SECRET in text else None
 
 
 @pytest.fixture
@@ -127,7 +116,7 @@ async def test_an_answer_is_denied(
     govern: Govern, server: ScriptedProvider, session: Any, stream: bool
 ) -> None:
     """Nothing of it is released, and the connection is closed."""
-    exported = govern(OutputGuardrail(denies_keys))
+    exported = govern(OutputGuardrail(saying("deny")))
     url, body = asked(server, stream=stream)
     with pytest.raises(PolicyDenied, match="found"), clew.run("triage"):
         await session.post(url, json=body)
@@ -143,7 +132,7 @@ async def test_observing(
     govern: Govern, server: ScriptedProvider, session: Any, read: Any, stream: bool
 ) -> None:
     """The bytes are those that were sent; what was found is a decision all the same."""
-    exported = govern(OutputGuardrail(denies_keys, mode="observe", window=4, overlap=20))
+    exported = govern(OutputGuardrail(saying("deny"), mode="observe", window=4, overlap=20))
     url, body = asked(server, stream=stream)
     with clew.run("triage"):
         async with session.post(url, json=body) as response:
@@ -157,7 +146,7 @@ async def test_observing_one_who_stops_reading(
     govern: Govern, server: ScriptedProvider, session: Any
 ) -> None:
     """There is a decision on what was read until then."""
-    exported = govern(OutputGuardrail(denies_keys, mode="observe", window=1, overlap=0))
+    exported = govern(OutputGuardrail(saying("deny"), mode="observe", window=1, overlap=0))
     url, body = asked(server, stream=True)
     with clew.run("triage"):
         response = await session.post(url, json=body)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from governed import MARK, Saying, decisions
+from saying import MARK, Govern, Saying, decisions
 
 import clew
 from clew.actors import Actor
@@ -20,10 +20,8 @@ from clew.cli import main
 from clew.errors import ApprovalRefused, ApprovalRequired, PolicyDenied, StoreError
 from clew.gates.approval import ApprovalGate, acheck_turn, approve, check_turn, deny
 from clew.gates.approval_store import MemoryApprovals, SqliteApprovals
-from clew.testing import CaptureExporter
 from clew.typing import PendingCall
 
-Govern = Callable[..., CaptureExporter]
 BOB = Actor(id="bob", grants=frozenset({"agent_approve"}))
 REFUND = PendingCall(name="refund", id="c2", arguments=f'{{"to":"{MARK}","euros":64}}'.encode())
 TURN = (PendingCall(name="search", id="c1", arguments=b'{"q":"x"}'), REFUND)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from governed import KITS, Kit, decisions
+from governed import KITS, Kit
 from hypothesis import given
 from hypothesis import strategies as st
+from saying import Govern, decisions
 
 import clew
 from clew.actors import Actor
@@ -21,10 +22,9 @@ from clew.errors import ConfigurationError, PolicyDenied
 from clew.facts import Usage
 from clew.gates.budget import Amount, BudgetGate, CountAs, Limit
 from clew.store.ledger import SqliteLedger
-from clew.testing import CaptureExporter, Reply, ScriptedProvider
+from clew.testing import Reply, ScriptedProvider
 from clew.typing import Proposal, Settlement, Spent
 
-Govern = Callable[..., CaptureExporter]
 USED = Usage(input_tokens=10, output_tokens=5)
 
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
-from governed import DENY, MARK, Saying, decisions
+from saying import DENY, MARK, Govern, Saying, decisions
 
 import clew
 from clew.errors import ApprovalRequired, PolicyDenied
 from clew.gates.guardrail import InputGuardrail, OutputGuardrail, redact
-from clew.testing import CaptureExporter, Reply, ScriptedProvider
+from clew.testing import Reply, ScriptedProvider
 from clew.typing import Verdict
 
-Govern = Callable[..., CaptureExporter]
 ALLOW = Verdict(outcome="allow", reason="fine")
 FACTS = {
     "provider": "in-house",

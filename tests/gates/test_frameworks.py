@@ -5,26 +5,25 @@ from __future__ import annotations
 import gc
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
 import openai
 import pytest
-from governed import DENY, MARK, Saying, decisions
+from saying import DENY, MARK, Govern, Saying, decisions
 
 import clew
 from clew.errors import ApprovalRequired, PolicyDenied
 from clew.gates.approval import ApprovalGate
-from clew.testing import CaptureExporter, Reply, ScriptedProvider, ScriptedToolCall
+from clew.testing import Reply, ScriptedProvider, ScriptedToolCall
 from clew.typing import Verdict
 
 # The frameworks leave their HTTP clients open.
 pytestmark = pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
 )
-Govern = Callable[..., CaptureExporter]
 TOOLS = frozenset({"tool_call"})
 PLACE = f"{MARK} place"
 

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from governed import MARK, Kit, decisions
+from governed import Kit
+from saying import MARK, Govern, decisions
 
 import clew
 from clew.actors import Actor
 from clew.errors import ApprovalRequired, ConfigurationError, PolicyDenied
 from clew.gates.opa import OpaGate, as_input
 from clew.gates.rules_file import RulesFileGate
-from clew.testing import CaptureExporter, LoopbackServer, ReceivedRequest, Reply, ScriptedProvider
+from clew.testing import LoopbackServer, ReceivedRequest, Reply, ScriptedProvider
 from clew.testing.loopback import Connection
 from clew.typing import Proposal, Spent
-
-Govern = Callable[..., CaptureExporter]
 
 RULES = """
 version: "2026-11-01"

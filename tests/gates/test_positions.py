@@ -6,35 +6,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx
 import pytest
-from governed import DENY, KITS, MARK, Kit, Saying, decisions
+from governed import Kit
+from saying import DENY, MARK, Govern, Saying, decisions
 
 import clew
 from clew.errors import ApprovalRequired, ConfigurationError, PolicyDenied
 from clew.gates.guardrail import OutputGuardrail
 from clew.providers import ChatRequest, Message, provider
 from clew.providers.fallback import FallbackProvider
-from clew.testing import CaptureExporter, Reply, ScriptedProvider
+from clew.testing import Reply, ScriptedProvider
 from clew.typing import Verdict
-
-Govern = Callable[..., CaptureExporter]
-
-
-@pytest.fixture
-def server() -> Iterator[ScriptedProvider]:
-    with ScriptedProvider(lambda _: Reply(text=f"{MARK} answer")) as running:
-        yield running
-
-
-@pytest.fixture(params=KITS)
-async def kit(request: pytest.FixtureRequest, server: ScriptedProvider) -> AsyncIterator[Kit]:
-    made = Kit(request.param, server)
-    yield made
-    await made.close()
 
 
 async def test_a_denial_reaches_the_caller_as_itself(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
-from governed import DENY, Kit, Saying, decisions
+from governed import Kit
+from saying import DENY, Govern, Saying, decisions
 
 import clew
 from clew.actors import Actor
@@ -17,10 +17,9 @@ from clew.gates.context import ContextGate
 from clew.gates.rate import RateGate
 from clew.gates.tool import ToolGate, ToolRule
 from clew.references import Reference
-from clew.testing import CaptureExporter, Reply, ScriptedProvider
+from clew.testing import Reply, ScriptedProvider
 from clew.typing import DATA_CLASSES, ZONE_CEILINGS, Proposal, Settlement
 
-Govern = Callable[..., CaptureExporter]
 ADMIN = Actor(id="root", admin=True)
 TOOLS = {
     "search": ToolRule(),

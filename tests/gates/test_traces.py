@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
-from governed import KITS, MARK, Kit, Saying, decisions
+from governed import Kit
+from saying import MARK, Govern, Saying, decisions
 
 import clew
 from clew.actors import Actor
@@ -15,23 +15,8 @@ from clew.errors import ApprovalRequired, PolicyDenied
 from clew.gates.approval import ApprovalGate, deny
 from clew.gates.approval_store import MemoryApprovals
 from clew.gates.guardrail import InputGuardrail, OutputGuardrail, redact
-from clew.testing import CaptureExporter, Reply, ScriptedProvider
+from clew.testing import CaptureExporter
 from clew.typing import Verdict
-
-Govern = Callable[..., CaptureExporter]
-
-
-@pytest.fixture
-def server() -> Iterator[ScriptedProvider]:
-    with ScriptedProvider(lambda _: Reply(text=f"{MARK} answer")) as running:
-        yield running
-
-
-@pytest.fixture(params=KITS)
-async def kit(request: pytest.FixtureRequest, server: ScriptedProvider) -> AsyncIterator[Kit]:
-    made = Kit(request.param, server)
-    yield made
-    await made.close()
 
 
 def run_of(exported: CaptureExporter) -> dict[str, Any]:

@@ -6,15 +6,16 @@ import asyncio
 import gc
 import gzip
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
 import httpx
 import pytest
-from governed import KITS, MARK, Kit, Saying, decisions
+from governed import Kit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from saying import MARK, SECRET, Govern, Saying, decisions, no_keys, saying
 
 import clew
 from clew.errors import ApprovalRequired, ConfigurationError, PolicyDenied
@@ -23,25 +24,12 @@ from clew.governance import passages
 from clew.governance.governor import governor_of
 from clew.governance.windows import Window
 from clew.pipeline import runtime
-from clew.testing import CaptureExporter, Reply, ScriptedProvider
+from clew.testing import Reply, ScriptedProvider
 from clew.testing.loopback import Connection, LoopbackServer, ReceivedRequest
 from clew.typing import Proposal, Verdict
 
-Govern = Callable[..., CaptureExporter]
-SECRET = f"{MARK}-key-123"
 OUTPUT = frozenset({"model_output"})
 WORDS = ("one two three four ", "five six seven ", "eight nine ten ")
-
-
-def no_keys(text: str) -> Verdict | None:
-    return redact(text.replace(SECRET, "[gone]"), reason="found") if SECRET in text else None
-
-
-def saying(outcome: str) -> Callable[[str], Verdict | None]:
-    def look(text: str) -> Verdict | None:
-        return Verdict(outcome=outcome, reason="found") if SECRET in text else None  # type: ignore[arg-type]
-
-    return look
 
 
 @pytest.fixture
@@ -50,13 +38,6 @@ def server() -> Iterator[ScriptedProvider]:
         lambda _: Reply(text=(*WORDS, SECRET[:5], SECRET[5:], " end"))
     ) as running:
         yield running
-
-
-@pytest.fixture(params=KITS)
-async def kit(request: pytest.FixtureRequest, server: ScriptedProvider) -> AsyncIterator[Kit]:
-    made = Kit(request.param, server)
-    yield made
-    await made.close()
 
 
 async def read(kit: Kit, into: list[str], **more: Any) -> None:

@@ -1,52 +1,19 @@
-"""A gate that says what it is told to, and the real clients of two providers."""
+"""The real clients of two providers."""
 
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, field
 from typing import Any
 
 import anthropic
 import httpx2
 import openai
+from saying import MARK
 
-from clew.testing import CaptureExporter, ScriptedProvider
-from clew.typing import Proposal, Verdict
+from clew.testing import ScriptedProvider
 
-MARK = "zqmark"
-"""Stands in every prompt, answer and tool argument."""
 CERTIFICATES = httpx2.create_ssl_context()
 KITS = ("openai-sync", "openai-async", "anthropic-sync", "anthropic-async")
-
-
-@dataclass
-class Saying:
-    """A gate that says what it is told to, and keeps what it was asked."""
-
-    says: Verdict | Exception | None = None
-    name: str = "house"
-    mode: Any = "enforce"
-    mandatory: bool = True
-    kinds: frozenset[str] = frozenset({"model_call"})
-    rank: int = 50
-    asked: list[Proposal] = field(default_factory=list)
-    settled: list[Any] = field(default_factory=list)
-    released: list[Proposal] = field(default_factory=list)
-
-    def check(self, proposal: Proposal) -> Verdict | None:
-        self.asked.append(proposal)
-        if isinstance(self.says, Exception):
-            raise self.says
-        return self.says
-
-    def settle(self, proposal: Proposal, settlement: Any) -> None:
-        self.settled.append((proposal, settlement))
-
-    def release(self, proposal: Proposal) -> None:
-        self.released.append(proposal)
-
-
-DENY = Verdict(outcome="deny", reason="house_rule")
 
 
 class Kit:
@@ -106,15 +73,3 @@ class Kit:
         done = self.client.close()
         if inspect.isawaitable(done):
             await done
-
-
-def decisions(exported: CaptureExporter) -> list[dict[str, Any]]:
-    """Return what the decisions say, without the prefix of their keys."""
-    return [
-        {
-            key.removeprefix("clew.decision."): value
-            for key, value in (span.attributes or {}).items()
-            if key.startswith("clew.decision.")
-        }
-        for span in exported.by_name("decide")
-    ]
