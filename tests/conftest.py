@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -46,6 +47,13 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Itera
 def settings() -> Settings:
     """Settings with waiting times that suit a test."""
     return Settings.from_environment(export_delay_ms=50, seal_grace_s=0.05, shutdown_s=5)
+
+
+@pytest.fixture
+def collected() -> Iterator[None]:
+    """Collect what a test has left open while warnings about it are no errors yet."""
+    yield
+    gc.collect()
 
 
 Listen = Callable[[Settings], CaptureExporter]

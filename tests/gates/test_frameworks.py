@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -12,6 +11,7 @@ from typing import Any
 import httpx2
 import openai
 import pytest
+from frameworks import LEAVES_OPEN
 from saying import DENY, MARK, Govern, Saying, decisions
 
 import clew
@@ -20,19 +20,9 @@ from clew.gates.approval import ApprovalGate
 from clew.testing import Reply, ScriptedProvider, ScriptedToolCall
 from clew.typing import Verdict
 
-# The frameworks leave their HTTP clients open.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
-)
+pytestmark = LEAVES_OPEN
 TOOLS = frozenset({"tool_call"})
 PLACE = f"{MARK} place"
-
-
-@pytest.fixture(autouse=True)
-def _collected() -> Iterator[None]:
-    """Collect what a framework has left open while its warnings are not errors."""
-    yield
-    gc.collect()
 
 
 @pytest.fixture

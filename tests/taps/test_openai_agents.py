@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+from frameworks import LEAVES_OPEN, asks, tree
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan
 
 import clew
-from clew.testing import CaptureExporter, Reply, ScriptedProvider, ScriptedToolCall
+from clew.testing import CaptureExporter, Reply, ScriptedProvider
 
 agents = pytest.importorskip("agents", reason="openai-agents is not installed")
 pytest.importorskip("agents.tracing", reason="openai-agents is not installed")
 import openai  # noqa: E402
 
-# The framework leaves its HTTP clients open.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
-)
-
-
-@pytest.fixture(autouse=True)
-def _collected() -> Iterator[None]:
-    """Collect what a framework has left open while its warnings are not errors."""
-    yield
-    gc.collect()
-
-
-@pytest.fixture
-def server() -> Iterator[ScriptedProvider]:
-    with ScriptedProvider() as provider:
-        yield provider
+pytestmark = LEAVES_OPEN
 
 
 @pytest.fixture(autouse=True)
@@ -68,25 +51,6 @@ def find(place: str) -> str:
 def fail(place: str) -> str:
     """Fail."""
     raise ValueError("SECRET")
-
-
-def asks(name: str, **arguments: Any) -> Reply:
-    return Reply(tool_calls=(ScriptedToolCall(name=name, arguments=arguments, id=f"call_{name}"),))
-
-
-def tree(exported: CaptureExporter) -> list[str]:
-    """Return the spans as lines, indented by depth, in the order of their starts."""
-    spans = [one for one in exported.spans if not one.name.startswith("run_")]
-    by_id = {span.context.span_id: span for span in spans}
-
-    def depth(span: ReadableSpan) -> int:
-        parent = by_id.get(span.parent.span_id) if span.parent else None
-        return 0 if parent is None else depth(parent) + 1
-
-    return [
-        "  " * depth(span) + span.name
-        for span in sorted(spans, key=lambda one: one.start_time or 0)
-    ]
 
 
 async def test_a_workflow(exported: CaptureExporter, server: ScriptedProvider, client: Any) -> None:

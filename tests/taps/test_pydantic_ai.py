@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from frameworks import LEAVES_OPEN, asks, tree
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan
 
 import clew
-from clew.testing import CaptureExporter, Reply, ScriptedProvider, ScriptedToolCall
+from clew.testing import CaptureExporter, Reply, ScriptedProvider
 
 pydantic_ai = pytest.importorskip("pydantic_ai", reason="pydantic-ai is not installed")
 pytest.importorskip("pydantic_ai.capabilities", reason="pydantic-ai is too old")
@@ -20,23 +19,7 @@ import openai  # noqa: E402
 from pydantic_ai.models.openai import OpenAIChatModel  # noqa: E402
 from pydantic_ai.providers.openai import OpenAIProvider  # noqa: E402
 
-# The framework leaves its HTTP clients open.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
-)
-
-
-@pytest.fixture(autouse=True)
-def _collected() -> Iterator[None]:
-    """Collect what a framework has left open while its warnings are not errors."""
-    yield
-    gc.collect()
-
-
-@pytest.fixture
-def server() -> Iterator[ScriptedProvider]:
-    with ScriptedProvider() as provider:
-        yield provider
+pytestmark = LEAVES_OPEN
 
 
 @pytest.fixture
@@ -59,25 +42,6 @@ def find(place: str) -> str:
 def fail(place: str) -> str:
     """Fail."""
     raise ValueError("SECRET")
-
-
-def asks(name: str, **arguments: Any) -> Reply:
-    return Reply(tool_calls=(ScriptedToolCall(name=name, arguments=arguments, id=f"call_{name}"),))
-
-
-def tree(exported: CaptureExporter) -> list[str]:
-    """Return the spans as lines, indented by depth, in the order of their starts."""
-    spans = [one for one in exported.spans if not one.name.startswith("run_")]
-    by_id = {span.context.span_id: span for span in spans}
-
-    def depth(span: ReadableSpan) -> int:
-        parent = by_id.get(span.parent.span_id) if span.parent else None
-        return 0 if parent is None else depth(parent) + 1
-
-    return [
-        "  " * depth(span) + span.name
-        for span in sorted(spans, key=lambda one: one.start_time or 0)
-    ]
 
 
 AGENT = [
