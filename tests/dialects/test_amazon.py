@@ -8,52 +8,15 @@ import struct
 from typing import Any
 
 import pytest
+from wire_reading import facts_of, nameless, stream_of
 
-from clew import _guard
-from clew.dialects import recognise
 from clew.facts import ErrorFacts, ResponseFacts, ToolCall, Usage
-from clew.typing import Route, StreamReader
+
+pytestmark = pytest.mark.usefixtures("no_faults")
 
 BEDROCK = "bedrock-runtime.us-east-1.amazonaws.com"
 CONVERSE = (BEDROCK, "/model/m/converse-stream")
 INVOKE = (BEDROCK, "/model/m/invoke-with-response-stream")
-
-
-@pytest.fixture(autouse=True)
-def _no_faults() -> Any:
-    yield
-    assert dict(_guard.failures) == {}
-
-
-def route_of(address: tuple[str, str]) -> Route:
-    """Recognise a POST to an address."""
-    route = recognise("POST", *address)
-    assert route is not None
-    return route
-
-
-def facts_of(
-    address: tuple[str, str], body: Any, headers: dict[str, str] | None = None
-) -> ResponseFacts:
-    """Read a whole response."""
-    route = route_of(address)
-    return route.dialect.response(json.dumps(body).encode(), 200, route, headers)
-
-
-def stream_of(
-    address: tuple[str, str], pieces: list[bytes], kind: str = "text/event-stream"
-) -> StreamReader:
-    """Read a stream."""
-    route = route_of(address)
-    reader = route.dialect.stream(route, kind)
-    for piece in pieces:
-        reader.feed(piece)
-    return reader
-
-
-def sse(*events: Any) -> list[bytes]:
-    """Write events as server-sent events."""
-    return [b"data: " + json.dumps(event).encode() + b"\n\n" for event in events]
 
 
 def frame(kind: str, payload: Any, *, message: str = "event") -> bytes:
@@ -262,7 +225,7 @@ def test_sagemaker_streams():
     )
     kind = "application/vnd.amazon.eventstream"
     chat = b"".join(
-        sse(
+        nameless(
             {"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"content": "x"}}]},
             {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
         )

@@ -8,27 +8,14 @@ import tracemalloc
 from typing import Any
 
 import pytest
+from wire_reading import CHAT, COHERE, MESSAGES, OLLAMA, RESPONSES, route_of
 
 from clew import _guard
-from clew.dialects import recognise
 from clew.facts import ErrorFacts, RequestFacts, ResponseFacts, ToolCall, Usage
-from clew.typing import Route
 
-CHAT = ("api.openai.com", "/v1/chat/completions")
-RESPONSES = ("api.openai.com", "/v1/responses")
-MESSAGES = ("api.anthropic.com", "/v1/messages")
 GEMINI = ("generativelanguage.googleapis.com", "/v1beta/models/m:generateContent")
 CONVERSE = ("bedrock-runtime.us-east-1.amazonaws.com", "/model/m/converse")
-OLLAMA = ("localhost:11434", "/api/chat")
-COHERE = ("api.cohere.com", "/v2/chat")
 ALL = (CHAT, RESPONSES, MESSAGES, GEMINI, CONVERSE, OLLAMA, COHERE)
-
-
-def route_of(address: tuple[str, str]) -> Route:
-    """Recognise a POST to an address."""
-    route = recognise("POST", *address)
-    assert route is not None
-    return route
 
 
 def response_of(address: tuple[str, str], body: bytes | Any, status: int = 200) -> ResponseFacts:

@@ -6,57 +6,24 @@ import json
 from typing import Any
 
 import pytest
+from wire_reading import (
+    GEMINI_STREAM,
+    INTERACTIONS,
+    MESSAGES,
+    OLLAMA,
+    RESPONSES,
+    facts_of,
+    nameless,
+    route_of,
+    stream_of,
+)
 
-from clew import _guard
-from clew.dialects import recognise
 from clew.dialects.anthropic_batches import BatchResult, batch_results
 from clew.dialects.finish_reasons import FINISH_REASONS, finish_reason
 from clew.facts import ErrorFacts, ResponseFacts, ToolCall, Usage
 from clew.semconv import FINISH_REASONS as CONVENTION
-from clew.typing import Route, StreamReader
 
-RESPONSES = ("api.openai.com", "/v1/responses")
-MESSAGES = ("api.anthropic.com", "/v1/messages")
-GEMINI = ("generativelanguage.googleapis.com", "/v1beta/models/m:streamGenerateContent")
-INTERACTIONS = ("generativelanguage.googleapis.com", "/v1beta/interactions")
-OLLAMA = ("localhost:11434", "/api/chat")
-
-
-@pytest.fixture(autouse=True)
-def _no_faults() -> Any:
-    yield
-    assert dict(_guard.failures) == {}
-
-
-def route_of(address: tuple[str, str]) -> Route:
-    """Recognise a POST to an address."""
-    route = recognise("POST", *address)
-    assert route is not None
-    return route
-
-
-def facts_of(
-    address: tuple[str, str], body: Any, headers: dict[str, str] | None = None
-) -> ResponseFacts:
-    """Read a whole response."""
-    route = route_of(address)
-    return route.dialect.response(json.dumps(body).encode(), 200, route, headers)
-
-
-def stream_of(
-    address: tuple[str, str], pieces: list[bytes], kind: str = "text/event-stream"
-) -> StreamReader:
-    """Read a stream."""
-    route = route_of(address)
-    reader = route.dialect.stream(route, kind)
-    for piece in pieces:
-        reader.feed(piece)
-    return reader
-
-
-def sse(*events: Any) -> list[bytes]:
-    """Write events as server-sent events."""
-    return [b"data: " + json.dumps(event).encode() + b"\n\n" for event in events]
+pytestmark = pytest.mark.usefixtures("no_faults")
 
 
 # --- finish reasons ----------------------------------------------------------------------------------
@@ -148,7 +115,7 @@ def test_tool_calls_of_a_response_that_is_cut_off():
     added = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": ""}
     reader = stream_of(
         RESPONSES,
-        sse(
+        nameless(
             {
                 "type": "response.created",
                 "response": {"id": "r", "model": "m", "status": "in_progress"},
@@ -172,7 +139,7 @@ def test_tool_calls_of_a_response_that_is_cut_off():
 )  # fmt: skip
 def test_deltas_of_every_kind_are_output(kind: str):
     """Each counts as an event and as the start of output."""
-    reader = stream_of(RESPONSES, sse(*[{"type": f"response.{kind}.delta", "delta": "x"}] * 3))
+    reader = stream_of(RESPONSES, nameless(*[{"type": f"response.{kind}.delta", "delta": "x"}] * 3))
     assert (reader.started, reader.chunks) == (True, 3)
 
 
@@ -244,15 +211,15 @@ def test_calls_of_gemini():
         {"toolCall": {"id": "x", "toolType": "GOOGLE_SEARCH_WEB"}},
     ]
     body = {"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}]}
-    assert facts_of(GEMINI, body).tool_calls == (ToolCall("g1", "f"), ToolCall(None, "g"))
+    assert facts_of(GEMINI_STREAM, body).tool_calls == (ToolCall("g1", "f"), ToolCall(None, "g"))
 
 
 def test_a_blocked_prompt_has_no_candidates():
     """No choice, no reason; the tokens of the prompt count."""
     body = {"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 5}}
-    facts = facts_of(GEMINI, body)
+    facts = facts_of(GEMINI_STREAM, body)
     assert (facts.finish_reasons, facts.usage) == ((), Usage(input_tokens=5))
-    assert stream_of(GEMINI, sse(body)).result().complete
+    assert stream_of(GEMINI_STREAM, nameless(body)).result().complete
 
 
 def test_candidates_in_index_order():
@@ -263,17 +230,17 @@ def test_candidates_in_index_order():
             {"index": 0, "finishReason": "STOP"},
         ]
     }
-    assert facts_of(GEMINI, body).finish_reasons_raw == ("STOP", "MAX_TOKENS")
+    assert facts_of(GEMINI_STREAM, body).finish_reasons_raw == ("STOP", "MAX_TOKENS")
 
 
 def test_an_error_inside_a_gemini_stream():
     """Also as the only object of an array."""
     error = {"error": {"code": 503, "status": "UNAVAILABLE", "message": "SECRET"}}
     expected = ErrorFacts("UNAVAILABLE", 503)
-    assert stream_of(GEMINI, sse(error)).result().error == expected
+    assert stream_of(GEMINI_STREAM, nameless(error)).result().error == expected
     array = b"[" + json.dumps(error, indent=2).encode() + b"\n]\n"
-    assert stream_of(GEMINI, [array], "application/json").result().error == expected
-    assert stream_of(GEMINI, [array[1:-3]], "application/json").result().error == expected
+    assert stream_of(GEMINI_STREAM, [array], "application/json").result().error == expected
+    assert stream_of(GEMINI_STREAM, [array[1:-3]], "application/json").result().error == expected
 
 
 def test_interactions_with_calls():
@@ -310,7 +277,7 @@ def test_interactions_with_calls():
         {"event_type": "step.stop", "index": 1},
         {"event_type": "interaction.completed", "interaction": whole},
     ]
-    reader = stream_of(INTERACTIONS, sse(*events))
+    reader = stream_of(INTERACTIONS, nameless(*events))
     assert (reader.result(), reader.chunks, reader.started) == (expected, 7, True)
     older = [
         {"event_type": "interaction.start", "interaction": {"id": "int", "model": "m"}},
@@ -319,7 +286,7 @@ def test_interactions_with_calls():
         {"event_type": "content.stop", "index": 0},
         {"event_type": "interaction.complete", "interaction": whole},
     ]
-    assert stream_of(INTERACTIONS, sse(*older)).result() == expected
+    assert stream_of(INTERACTIONS, nameless(*older)).result() == expected
 
 
 # --- the others --------------------------------------------------------------------------------------
@@ -359,7 +326,7 @@ def test_images_and_sound_report_usage():
     assert facts_of(images, {"data": [{"b64_json": "x"}], "usage": usage}).usage == expected
     reader = stream_of(
         images,
-        sse(
+        nameless(
             {"type": "image_generation.partial_image", "b64_json": "x"},
             {"type": "image_generation.completed", "b64_json": "x", "usage": usage},
         ),
@@ -369,7 +336,7 @@ def test_images_and_sound_report_usage():
     usage = {"input_tokens": 14, "input_token_details": {"audio_tokens": 14}, "output_tokens": 45}
     reader = stream_of(
         transcripts,
-        sse(
+        nameless(
             {"type": "transcript.text.delta", "delta": "x"},
             {"type": "transcript.text.done", "text": "x", "usage": usage},
         ),
@@ -394,7 +361,7 @@ def test_text_generation_inference():
     assert facts_of(address, [body]) == expected
     reader = stream_of(
         ("tgi.internal", "/generate_stream"),
-        sse(
+        nameless(
             {"index": 1, "token": {"id": 5, "text": "x"}, "generated_text": None, "details": None},
             {"index": 2, "token": {"id": 6, "text": "y"}, **body},
         ),
@@ -411,7 +378,7 @@ def test_watsonx_streams():
 
     reader = stream_of(
         ("us-south.ml.cloud.ibm.com", "/ml/v1/text/generation_stream"),
-        sse(
+        nameless(
             event("", 8, 0, "not_finished"),
             event("a", 0, 1, "not_finished"),
             event("b", 0, 2, "not_finished"),
@@ -451,7 +418,7 @@ def test_a_llama_cpp_server():
         "tokens_predicted": 2,
         "tokens_evaluated": 5,
     }
-    reader = stream_of(address, sse({"content": "x", "stop": False}, last))
+    reader = stream_of(address, nameless({"content": "x", "stop": False}, last))
     facts = reader.result()
     assert (facts.finish_reasons_raw, facts.usage) == (
         ("limit",),
@@ -466,7 +433,7 @@ def test_a_gateway_names_the_provider_it_used():
     assert (
         facts_of(address, {"id": "g", "provider": "Groq", "choices": []}).served_provider == "Groq"
     )
-    reader = stream_of(address, sse({"id": "g", "provider": "Groq", "choices": []}))
+    reader = stream_of(address, nameless({"id": "g", "provider": "Groq", "choices": []}))
     assert reader.result().served_provider == "Groq"
 
 

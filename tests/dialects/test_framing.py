@@ -6,46 +6,19 @@ import json
 from typing import Any
 
 import pytest
+from wire_reading import (
+    CHAT,
+    COHERE,
+    GEMINI_STREAM,
+    MESSAGES,
+    RESPONSES,
+    chunk,
+    reader_of,
+    sse,
+)
 
-from clew.dialects import _stream, recognise
+from clew.dialects import _stream
 from clew.facts import ResponseFacts, Usage
-from clew.typing import Route, StreamReader
-
-CHAT = ("api.openai.com", "/v1/chat/completions")
-RESPONSES = ("api.openai.com", "/v1/responses")
-MESSAGES = ("api.anthropic.com", "/v1/messages")
-GEMINI = ("generativelanguage.googleapis.com", "/v1beta/models/m:streamGenerateContent")
-COHERE = ("api.cohere.com", "/v2/chat")
-
-
-def route_of(address: tuple[str, str]) -> Route:
-    """Recognise a POST to an address."""
-    route = recognise("POST", *address)
-    assert route is not None
-    return route
-
-
-def reader_of(address: tuple[str, str], content_type: str = "text/event-stream") -> StreamReader:
-    """Return a reader for an address."""
-    route = route_of(address)
-    return route.dialect.stream(route, content_type)
-
-
-def sse(*events: dict[str, Any] | str) -> list[bytes]:
-    """Write events as server-sent events, named where they have a type."""
-    written: list[bytes] = []
-    for event in events:
-        name = f"event: {event['type']}\n" if isinstance(event, dict) and "type" in event else ""
-        text = event if isinstance(event, str) else json.dumps(event, separators=(",", ":"))
-        written.append(f"{name}data: {text}\n\n".encode())
-    return written
-
-
-def chunk(delta: dict[str, Any] | None = None, **rest: Any) -> dict[str, Any]:
-    """A chat completions chunk with one choice."""
-    choice = {"index": 0, "delta": delta or {}, "finish_reason": rest.pop("finish", None)}
-    return {"id": "c1", "model": "m-1", "choices": [choice], **rest}
-
 
 # --- framing ------------------------------------------------------------------------------------------
 
@@ -168,7 +141,7 @@ def test_uneventful_events_are_not_parsed(monkeypatch: pytest.MonkeyPatch):
         (RESPONSES, lambda n: {"sequence_number": n, "type": "response.output_text.delta", "delta": "w"}),
         (MESSAGES, lambda n: {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": f"w{n}"}}),
         (
-            GEMINI,
+            GEMINI_STREAM,
             lambda n: {
                 "candidates": [{"content": {"parts": [{"text": f"w{n}"}], "role": "model"}, "index": 0}],
                 "usageMetadata": {"promptTokenCount": 5, "candidatesTokenCount": n, "totalTokenCount": 5 + n},

@@ -6,18 +6,14 @@ import json
 from typing import Any
 
 import pytest
+from wire_reading import COHERE, INTERACTIONS, MESSAGES, OLLAMA, RESPONSES
 
 from clew.dialects import recognise
 from clew.facts import RequestFacts
 
 OPENAI = ("api.openai.com", "/v1/chat/completions")
-RESPONSES = ("api.openai.com", "/v1/responses")
-MESSAGES = ("api.anthropic.com", "/v1/messages")
 GEMINI = ("generativelanguage.googleapis.com", "/v1beta/models/gemini-2.5-flash:generateContent")
-INTERACTIONS = ("generativelanguage.googleapis.com", "/v1beta/interactions")
 CONVERSE = ("bedrock-runtime.us-east-1.amazonaws.com", "/model/nova/converse-stream")
-OLLAMA = ("localhost:11434", "/api/chat")
-COHERE = ("api.cohere.com", "/v2/chat")
 COHERE_V1 = ("api.cohere.com", "/v1/chat")
 MARK = "SECRET"
 

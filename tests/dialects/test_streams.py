@@ -6,40 +6,21 @@ import json
 from typing import Any
 
 import pytest
+from wire_reading import (
+    CHAT,
+    COHERE,
+    GEMINI_STREAM,
+    MESSAGES,
+    OLLAMA,
+    RESPONSES,
+    chunk,
+    reader_of,
+    route_of,
+    sse,
+)
 
-from clew.dialects import recognise
 from clew.facts import ErrorFacts, ResponseFacts, ToolCall, Usage
-from clew.typing import Route, StreamReader
-
-CHAT = ("api.openai.com", "/v1/chat/completions")
-RESPONSES = ("api.openai.com", "/v1/responses")
-MESSAGES = ("api.anthropic.com", "/v1/messages")
-GEMINI = ("generativelanguage.googleapis.com", "/v1beta/models/m:streamGenerateContent")
-OLLAMA = ("localhost:11434", "/api/chat")
-COHERE = ("api.cohere.com", "/v2/chat")
-
-
-def route_of(address: tuple[str, str]) -> Route:
-    """Recognise a POST to an address."""
-    route = recognise("POST", *address)
-    assert route is not None
-    return route
-
-
-def reader_of(address: tuple[str, str], content_type: str = "text/event-stream") -> StreamReader:
-    """Return a reader for an address."""
-    route = route_of(address)
-    return route.dialect.stream(route, content_type)
-
-
-def sse(*events: dict[str, Any] | str) -> list[bytes]:
-    """Write events as server-sent events, named where they have a type."""
-    written: list[bytes] = []
-    for event in events:
-        name = f"event: {event['type']}\n" if isinstance(event, dict) and "type" in event else ""
-        text = event if isinstance(event, str) else json.dumps(event, separators=(",", ":"))
-        written.append(f"{name}data: {text}\n\n".encode())
-    return written
+from clew.typing import StreamReader
 
 
 def facts_of(address: tuple[str, str], *events: dict[str, Any] | str) -> ResponseFacts:
@@ -48,12 +29,6 @@ def facts_of(address: tuple[str, str], *events: dict[str, Any] | str) -> Respons
     for event in sse(*events):
         reader.feed(event)
     return reader.result()
-
-
-def chunk(delta: dict[str, Any] | None = None, **rest: Any) -> dict[str, Any]:
-    """A chat completions chunk with one choice."""
-    choice = {"index": 0, "delta": delta or {}, "finish_reason": rest.pop("finish", None)}
-    return {"id": "c1", "model": "m-1", "choices": [choice], **rest}
 
 
 # --- usage in streams ------------------------------------------------------------------------------
@@ -114,7 +89,7 @@ def test_cumulative_usage_is_not_summed_over_chunks():
         }
         for count in (3, 7, 11, 15)
     ]
-    assert facts_of(GEMINI, *chunks).usage == Usage(input_tokens=12, output_tokens=15)
+    assert facts_of(GEMINI_STREAM, *chunks).usage == Usage(input_tokens=12, output_tokens=15)
     chat = [
         chunk({"content": "x"}, usage={"prompt_tokens": 12, "completion_tokens": count})
         for count in (3, 7, 11, 15)
@@ -132,7 +107,7 @@ def test_a_field_missing_from_the_last_gemini_chunk_keeps_its_latest_value():
         "candidates": [{"content": {"parts": [{"text": "y"}]}, "finishReason": "STOP"}],
         "usageMetadata": {"candidatesTokenCount": 4},
     }
-    facts = facts_of(GEMINI, first, last)
+    facts = facts_of(GEMINI_STREAM, first, last)
     assert facts.usage == Usage(input_tokens=12, output_tokens=9, reasoning_tokens=5)
 
 
@@ -329,7 +304,7 @@ def started_after(reader: StreamReader, pieces: list[bytes]) -> int | None:
             2,
         ),
         (
-            GEMINI,
+            GEMINI_STREAM,
             [
                 {"candidates": [{"content": {"role": "model", "parts": [{"text": ""}]}}]},
                 {"candidates": [{"content": {"parts": [{"text": "hm", "thought": True}]}}]},

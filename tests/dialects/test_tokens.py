@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from wire_reading import COHERE, INTERACTIONS, MESSAGES, RESPONSES
 
 from clew.dialects import recognise
 from clew.facts import ResponseFacts, Usage
@@ -16,15 +17,11 @@ XAI = ("api.x.ai", "/v1/chat/completions")
 DEEPSEEK = ("api.deepseek.com", "/chat/completions")
 PERPLEXITY = ("api.perplexity.ai", "/chat/completions")
 GATEWAY = ("gateway.internal", "/v1/chat/completions")
-RESPONSES = ("api.openai.com", "/v1/responses")
-MESSAGES = ("api.anthropic.com", "/v1/messages")
 GEMINI = ("generativelanguage.googleapis.com", "/v1beta/models/m:generateContent")
 GEMINI_CHAT = ("generativelanguage.googleapis.com", "/v1beta/openai/chat/completions")
-INTERACTIONS = ("generativelanguage.googleapis.com", "/v1beta/interactions")
 CONVERSE = ("bedrock-runtime.us-east-1.amazonaws.com", "/model/m/converse")
 OLLAMA_CHAT = ("localhost:11434", "/api/chat")
 OLLAMA_GENERATE = ("localhost:11434", "/api/generate")
-COHERE = ("api.cohere.com", "/v2/chat")
 
 
 def facts_of(address: tuple[str, str], body: dict[str, Any]) -> ResponseFacts:
