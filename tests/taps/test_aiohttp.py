@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from opentelemetry import propagate, trace
 from opentelemetry.trace import StatusCode
+from taken_off import check_taken_off
 
 import clew
 from clew.settings import Settings
@@ -445,16 +446,9 @@ async def test_one_session_alone(
 
 def test_taking_the_tap_off_restores_everything() -> None:
     """After `uninstrument` the classes are as they came."""
-    owners = (
+    check_taken_off(
         (aiohttp.ClientSession, "_request"),
         (aiohttp.ClientRequest, "send"),
         (aiohttp.ClientResponse, "close"),
         (aiohttp.ClientResponse, "release"),
     )
-    before = [vars(owner)[name] for owner, name in owners]
-    clew.instrument()
-    for (owner, name), original in zip(owners, before, strict=True):
-        assert vars(owner)[name] is not original
-    clew.uninstrument()
-    for (owner, name), original in zip(owners, before, strict=True):
-        assert vars(owner)[name] is original

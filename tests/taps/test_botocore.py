@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
+from taken_off import check_taken_off
 
 import clew
 from clew.errors import PolicyDenied
@@ -645,14 +646,11 @@ def test_taking_the_tap_off_restores_everything() -> None:
     from botocore.client import BaseClient
     from botocore.httpsession import URLLib3Session
 
-    owners = ((URLLib3Session, "send"), (SigV4Auth, "add_auth"), (BaseClient, "_make_api_call"))
-    before = [vars(owner)[name] for owner, name in owners]
-    clew.instrument()
-    for (owner, name), original in zip(owners, before, strict=True):
-        assert vars(owner)[name] is not original
-    clew.uninstrument()
-    for (owner, name), original in zip(owners, before, strict=True):
-        assert vars(owner)[name] is original
+    check_taken_off(
+        (URLLib3Session, "send"),
+        (SigV4Auth, "add_auth"),
+        (BaseClient, "_make_api_call"),
+    )
 
 
 class Deny:

@@ -10,6 +10,7 @@ import httpx2
 import pytest
 from frameworks import LEAVES_OPEN, asks, tree
 from opentelemetry import trace
+from taken_off import check_taken_off
 
 import clew
 from clew.testing import CaptureExporter, Reply, ScriptedProvider
@@ -285,19 +286,12 @@ def test_taking_the_tap_off(
     from langchain_core.tools import BaseTool
     from langgraph.pregel import Pregel
 
-    owners: list[tuple[Any, str]] = [
+    check_taken_off(
         (BaseTool, "run"),
         (BaseTool, "arun"),
         (Pregel, "stream"),
         (Pregel, "astream"),
-    ]
-    before = [vars(owner)[name] for owner, name in owners]
-    clew.instrument()
-    for (owner, name), original in zip(owners, before, strict=True):
-        assert vars(owner)[name] is not original
-    clew.uninstrument()
-    for (owner, name), original in zip(owners, before, strict=True):
-        assert vars(owner)[name] is original
+    )
     server.add(Reply(text="done"))
     create_agent(model, [find], name="triage").invoke(ASK)
     assert list(exported.spans) == []

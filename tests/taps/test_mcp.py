@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from opentelemetry import baggage, context
 from opentelemetry.sdk.trace import ReadableSpan
+from taken_off import check_taken_off
 
 import clew
 from clew.settings import Settings
@@ -309,19 +310,12 @@ def test_taking_the_tap_off_restores_everything() -> None:
     import mcp.client.streamable_http
     import mcp.shared.jsonrpc_dispatcher
 
-    owners: list[tuple[Any, str]] = [
+    check_taken_off(
         (ClientSession, "call_tool"),
         (mcp.client.sse, "request_within_origin"),
         (mcp.client.streamable_http, "stream_within_origin"),
         (mcp.shared.jsonrpc_dispatcher, "inject_trace_context"),
-    ]
-    before = [vars(owner)[name] for owner, name in owners]
-    clew.instrument()
-    for (owner, name), original in zip(owners, before, strict=True):
-        assert vars(owner)[name] is not original
-    clew.uninstrument()
-    for (owner, name), original in zip(owners, before, strict=True):
-        assert vars(owner)[name] is original
+    )
 
 
 async def test_a_transport_that_cannot_be_looked_at_gets_nothing(

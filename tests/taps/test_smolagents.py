@@ -9,6 +9,7 @@ import httpx2
 import pytest
 from frameworks import LEAVES_OPEN, asks, tree
 from opentelemetry import trace
+from taken_off import check_taken_off
 
 import clew
 from clew.testing import CaptureExporter, Reply, ScriptedProvider
@@ -138,17 +139,10 @@ def test_taking_the_tap_off(
     exported: CaptureExporter, server: ScriptedProvider, model: Any
 ) -> None:
     """After `uninstrument` the classes are as they came."""
-    owners: list[tuple[Any, str]] = [
+    check_taken_off(
         (smolagents.MultiStepAgent, "run"),
         (smolagents.Tool, "__call__"),
-    ]
-    before = [vars(owner)[name] for owner, name in owners]
-    clew.instrument()
-    for (owner, name), original in zip(owners, before, strict=True):
-        assert vars(owner)[name] is not original
-    clew.uninstrument()
-    for (owner, name), original in zip(owners, before, strict=True):
-        assert vars(owner)[name] is original
+    )
     server.add(asks("final_answer", answer="done"))
     agent(model, find).run("SECRET")
     assert list(exported.spans) == []
