@@ -73,6 +73,7 @@ def test_spans_are_nested_under_their_parents(page: Any, send: Send) -> None:
     run = sample_runs.triage()
     send(run)
     page.goto(f"/runs/{run.run_id}")
+    page.wait_for_selector("html[data-ready]", state="attached")  # rows are made anew until then
     places = {
         span.span_id: page.locator(f"#s-{span.span_id}").evaluate(
             """(row) => ({

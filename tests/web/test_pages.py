@@ -25,7 +25,7 @@ from clew.web.gate import AccessControl
 from clew.web.guard import HEADERS
 from clew.web.pages import Pages
 from clew.web.server import Running, start
-from clew.web.views import environment
+from clew.web.views import HERE, environment
 
 START = sample_runs.START_NS
 TRIAGE = sample_runs.triage("11111111-0000-4000-8000-000000000001", base_ns=START)
@@ -418,12 +418,28 @@ def test_an_empty_store_says_how_to_begin(store_file: Path) -> None:
 
 
 def test_pages_are_small(viewer: httpx.Client) -> None:
-    """The list, style and script together stay under 100 kB as transferred."""
-    sizes = [
-        int(viewer.get(path).headers["content-length"])
-        for path in ("/", "/static/clew.css", "/static/clew.js", "/static/icon.svg")
-    ]
-    assert sum(sizes) < 100_000
+    """The list with all the files that it names stays under 100 kB as transferred."""
+    files = re.findall(r'"(/static/[^"]+)"', viewer.get("/").text)
+    assert {"clew.css", "parts.css", "lists.css", "clew.js", "icon.svg"} == {
+        each.split("?")[0].removeprefix("/static/") for each in files
+    }
+    answers = [viewer.get(path) for path in ("/", *files)]
+    assert {200} == {each.status_code for each in answers}
+    assert sum(int(each.headers["content-length"]) for each in answers) < 100_000
+
+
+def test_every_file_belongs_to_a_page() -> None:
+    """Templates name the files that there are, each at least once, and no others."""
+    templates = "".join(each.read_text() for each in sorted((HERE / "templates").iterdir()))
+    named = {
+        f"{name}.{ending}"
+        for call, ending in (("styles", "css"), ("scripts", "js"))
+        for names in re.findall(rf"{{{{ {call}\(([^)]*)\)", templates)
+        for name in re.findall(r'"([^"]+)"', names)
+    }
+    static = HERE / "static"
+    found = {each.relative_to(static).as_posix() for each in static.rglob("*") if each.is_file()}
+    assert {*named, "icon.svg"} == found
 
 
 def test_templates_print_nothing_unescaped() -> None:
@@ -439,6 +455,7 @@ def test_files_are_kept_by_the_browser(viewer: httpx.Client) -> None:
     """A style sheet under the address of its version is asked for once; pages always are."""
     page = viewer.get("/")
     (address,) = re.findall(r'href="(/static/clew.css\?v=[0-9a-f]{12})"', page.text)
-    assert "public, max-age=31536000, immutable" == viewer.get(address).headers["cache-control"]
+    for each in (address, address.replace("clew.css", "timeline/page.js")):
+        assert "public, max-age=31536000, immutable" == viewer.get(each).headers["cache-control"]
     assert "no-store" == page.headers["cache-control"]
     assert "no-store" == viewer.get("/static/clew.css").headers["cache-control"]
