@@ -495,3 +495,66 @@ def test_a_body_that_is_streamed_out_is_not_read(
     (found,) = rounds(exported)
     assert "gen_ai.request.model" not in found
     assert found["gen_ai.response.model"]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("bound", [True, False], ids=["as it is", "made by somebody else"])
+def test_the_stream_of_a_response_stays(
+    keep: Keep,
+    exported: CaptureExporter,
+    provider: ScriptedProvider,
+    library: ModuleType,
+    bound: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An SDK may ask the stream object for each event; what it is, the client has made.
+
+    Where the client has put something else there, that is listened to.
+    """
+    send = library.Client.send
+
+    class Own(library.SyncByteStream):
+        def __init__(self, stream: Any) -> None:
+            self.stream = stream
+
+        def __iter__(self) -> Iterator[bytes]:
+            yield from self.stream
+
+        def close(self) -> None:
+            self.stream.close()
+
+    def replaced(self: Any, request: Any, **options: Any) -> Any:
+        response = send(self, request, **options)
+        response.stream = Own(response.stream)
+        return response
+
+    if not bound:
+        monkeypatch.setattr(library.Client, "send", replaced)
+    client = keep(library.Client())
+    clew.instrument()
+    provider.add(Reply(text=("a", "b"), usage={"prompt_tokens": 5, "completion_tokens": 2}))
+    with (
+        clew.run("triage"),
+        client.stream("POST", url(provider), json={**BODY, "stream": True}) as response,
+    ):
+        kind = type(response.stream).__name__
+        assert response.read().endswith(b"[DONE]\n\n")
+    assert kind == ("BoundSyncStream" if bound else "SyncBody")
+    (found,) = rounds(exported)
+    assert found["clew.stream.outcome"] == "complete"
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+async def test_the_stream_of_an_asynchronous_response_stays(
+    exported: CaptureExporter, provider: ScriptedProvider, library: ModuleType
+) -> None:
+    """The same, in asynchronous code."""
+    clew.instrument()
+    provider.add(Reply(text=("a", "b"), usage={"prompt_tokens": 5, "completion_tokens": 2}))
+    async with library.AsyncClient() as client, clew.run("triage"):
+        asked = {**BODY, "stream": True}
+        async with client.stream("POST", url(provider), json=asked) as response:
+            assert type(response.stream).__name__ == "BoundAsyncStream"
+            assert (await response.aread()).endswith(b"[DONE]\n\n")
+    (found,) = rounds(exported)
+    assert found["clew.stream.outcome"] == "complete"
