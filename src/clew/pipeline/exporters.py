@@ -11,13 +11,13 @@ from __future__ import annotations
 import importlib
 import os
 import time
-import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SpanExporter
 
+from clew._forks import in_each_child
 from clew._guard import guard
 from clew.errors import ClewError, ConfigurationError, MissingExtraError
 
@@ -160,9 +160,7 @@ class Fanout:
     def __init__(self, exporters: Sequence[SpanExporter]) -> None:
         self.exporters = list(exporters)
         self._failed = 0
-        if hasattr(os, "register_at_fork"):
-            me: weakref.ref[Fanout] = weakref.ref(self)
-            os.register_at_fork(after_in_child=lambda: _after_fork(me))
+        in_each_child(self, _after_fork)
 
     @property
     def failed(self) -> int:
@@ -222,14 +220,12 @@ def _lost(exporter: Any) -> int | None:
     return None
 
 
-def _after_fork(reference: weakref.ref[Fanout]) -> None:
-    fanout = reference()
-    if fanout is not None:
-        fanout._failed = 0
-        for exporter in fanout.exporters:
-            with guard("leave the connections of the parent process"):
-                leave_connections(exporter)
-            with guard("leave what the parent process has lost"):
-                forget = getattr(exporter, "forget", None)
-                if forget is not None:
-                    forget()
+def _after_fork(fanout: Fanout) -> None:
+    fanout._failed = 0
+    for exporter in fanout.exporters:
+        with guard("leave the connections of the parent process"):
+            leave_connections(exporter)
+        with guard("leave what the parent process has lost"):
+            forget = getattr(exporter, "forget", None)
+            if forget is not None:
+                forget()

@@ -7,10 +7,8 @@ collects.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from opentelemetry.metrics import Observation
 
 from clew import semconv
+from clew._forks import in_each_child
 from clew._guard import guard, logger, record_failure
 from clew.pipeline import instruments, runtime
 from clew.pipeline.measures import Measures
@@ -81,9 +80,7 @@ class Metrics:
         self._lock = threading.Lock()
         self._last_turn = threading.Event()
         self._deadline: float | None = None
-        if hasattr(os, "register_at_fork"):
-            me: weakref.ref[Metrics] = weakref.ref(self)
-            os.register_at_fork(after_in_child=lambda: _after_fork(me))
+        in_each_child(self, _after_fork)
 
     def start(self) -> None:
         """Open the instruments, and let the export thread drain the events."""
@@ -104,7 +101,7 @@ class Metrics:
             self.lost += 1
             return
         self._events.append(event)
-        if waiting == _MANY:
+        if waiting and not waiting % _MANY:
             self._runtime.worker.wake()
         if self._asleep:
             self._asleep = False
@@ -281,8 +278,6 @@ _CALLBACKS = {
 }
 
 
-def _after_fork(reference: weakref.ref[Metrics]) -> None:
-    metrics = reference()
-    if metrics is not None:
-        with guard("reset the metrics after a fork"):
-            metrics.reset_after_fork()
+def _after_fork(metrics: Metrics) -> None:
+    with guard("reset the metrics after a fork"):
+        metrics.reset_after_fork()

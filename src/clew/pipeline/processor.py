@@ -170,6 +170,12 @@ class Exporting:
         if copies:
             self.fanout.export(copies)
 
+    def renew(self) -> None:
+        """Be another instance, which has made no digests yet: in a forked child."""
+        self.filter.renew_instance()
+        if self._chains is not None:
+            self._chains.clear()
+
     def keeps(self) -> bool:
         """Tell whether spans can wait for another process."""
         return self.fanout.keeps()

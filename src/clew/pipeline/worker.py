@@ -9,17 +9,15 @@ from __future__ import annotations
 import contextlib
 import heapq
 import itertools
-import os
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol, runtime_checkable
 
 from opentelemetry import context as otel_context
 
-from clew._forks import fork_waits
+from clew._forks import fork_waits, in_each_child
 from clew._guard import guard, record_failure
 from clew.pipeline.pausing import never_while, pausing
 
@@ -131,9 +129,7 @@ class Worker:
         """Monotonic time at which the thread will have a turn, if nobody wakes it."""
         self._thread: threading.Thread | None = None
         self._start_lock = threading.Lock()
-        if hasattr(os, "register_at_fork"):
-            me: weakref.ref[Worker] = weakref.ref(self)
-            os.register_at_fork(after_in_child=lambda: _after_fork(me))
+        in_each_child(self, _after_fork)
 
     # --- from any thread, never blocking -----------------------------------------------------
 
@@ -184,9 +180,9 @@ class Worker:
         with self._timer_lock:
             when = time.monotonic() + seconds
             heapq.heappush(self._timers, (when, next(self._timer_ids), call, at_shutdown))
-        if when < self._sleeps_until - _POLL_S:
-            self._short_notice = True
-            self.wake()
+            if when < self._sleeps_until - _POLL_S:
+                self._short_notice = True
+                self.wake()
         if starts and self._thread is None:
             self.start()
 
@@ -341,9 +337,10 @@ class Worker:
         with self._timer_lock:
             if self._timers:
                 until = min(until, self._timers[0][0])
-        if self._soon:
-            until = now
-        self._sleeps_until = until = max(now + _LEAST_S, until)
+            if self._soon:
+                until = now
+            # Under the lock: a timer that comes after this look sees until when the thread sleeps.
+            self._sleeps_until = until = max(now + _LEAST_S, until)
         return until - now
 
     def _run_due(self, *, everything: bool = False) -> None:
@@ -395,8 +392,6 @@ class Worker:
         self._wake.acquire()
 
 
-def _after_fork(reference: weakref.ref[Worker]) -> None:
-    worker = reference()
-    if worker is not None:
-        with guard("restart after a fork"):
-            worker.reset_after_fork()
+def _after_fork(worker: Worker) -> None:
+    with guard("restart after a fork"):
+        worker.reset_after_fork()
