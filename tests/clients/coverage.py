@@ -11,8 +11,9 @@ from typing import Any
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "coverage.md"
-if str(HERE) not in sys.path:
-    sys.path.insert(0, str(HERE))
+for folder in (HERE.parent / "support", HERE):  # as pytest does it
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
 
 from kits import SDKS, STAINLESS  # noqa: E402
 from kits.choosing import chosen  # noqa: E402
@@ -101,7 +102,9 @@ def row_of(kit: Any) -> Row:
 
 def covered() -> dict[Row, dict[str, set[bool]]]:
     """Return, for each client, its features with whether they are covered sync and async."""
-    found: dict[Row, dict[str, set[bool]]] = defaultdict(lambda: defaultdict(set))
+    found: dict[Row, dict[str, set[bool]]] = {
+        row_of(kit): defaultdict(set) for kit in (*STAINLESS, *SDKS)
+    }
     for test, marks in tests():
         features = [name for mark in marks if mark.name == "covers" for name in mark.args]
         for kit in chosen(mark for mark in marks if mark.name == "kits"):

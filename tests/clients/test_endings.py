@@ -12,41 +12,19 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kits.leaving import assert_stopped_early, long_reply
 from opentelemetry import trace
 
 import clew
 from clew.pipeline import runtime
 from clew.testing import Reply, ScriptedProvider, captured
 
-LONG = " ".join(f"zqmark{number}" for number in range(30))
-
 
 def outcome_of(found: Any) -> dict[str, Any]:
     return found.told("clew.stream.outcome", "error.type", "http.response.status_code")
 
 
-def assert_stopped_early(kit: Any, found: Any, outcome: str) -> None:
-    """The round ended with what was seen until then, and not as a fault of the provider."""
-    assert outcome_of(found) == {"clew.stream.outcome": outcome, "http.response.status_code": 200}
-    assert not found.failed
-    assert found.told("gen_ai.response.model") == {"gen_ai.response.model": f"{kit.model}-2026"}
-    assert found.told("gen_ai.response.finish_reasons") == {}
-    if kit.provider == "openai":
-        assert found.usage == {}
-        assert found.told("clew.cost.status") == {"clew.cost.status": "unknown"}
-    else:
-        # The opening report counts the input; what it says of the output is not the end of it.
-        assert found.usage["input"] == 100
-        assert found.told("clew.cost.status") in (
-            {"clew.cost.status": "partial"},
-            {"clew.cost.status": "unpriced"},
-        )
-
-
-def long_reply(kit: Any) -> Reply:
-    return dataclasses.replace(kit.reply, text=LONG, event_delay=0.002)
-
-
+@pytest.mark.kits("all", having="with")
 @pytest.mark.covers("early break")
 async def test_break_in_a_with_block(kit: Any, compare: Any):
     """Leaving a `with` block early is the caller's close."""
@@ -187,19 +165,19 @@ async def test_an_idle_stream_is_held_and_can_be_read_on(kit: Any):
 # --- cancellation ---------------------------------------------------------------------------------
 
 
-@pytest.mark.kits(asynchronous=True)
+@pytest.mark.kits("all", asynchronous=True)
 @pytest.mark.covers("cancel")
 async def test_cancelled_while_waiting_for_the_answer(kit: Any, compare: Any):
     """A plain call inside `wait_for` ends at once, as cancelled."""
 
     async def scenario(session: Any) -> Any:
-        await asyncio.wait_for(kit.ask(session.client), 0.1)
+        await asyncio.wait_for(kit.ask(session.client), 0.3)
 
-    found = await compare(scenario, Reply(text="late", delay=5))
+    found = await compare(scenario, Reply(text="late", delay=20))
     assert isinstance(found.error, TimeoutError)
     assert found.released
     assert found.told("error.type") == {"error.type": "asyncio.exceptions.CancelledError"}
-    assert (found.round.end_time - found.round.start_time) / 1e9 < 2
+    assert (found.round.end_time - found.round.start_time) / 1e9 < 10
 
 
 @pytest.mark.kits(asynchronous=True)

@@ -34,8 +34,7 @@ async def server(kit: Any) -> AsyncIterator[ScriptedProvider]:
 async def client(kit: Any, server: ScriptedProvider) -> AsyncIterator[Any]:
     made = await settle(kit.client(server))
     yield made
-    close = getattr(kit, "close", None)
-    await (close(made) if close is not None else settle(made.close()))
+    await kit.close(made)
 
 
 async def read(kit: Any, client: Any, into: list[Any]) -> None:
@@ -60,10 +59,6 @@ def said(chunks: Any) -> str:
     return "".join(map(said, chunks)) if isinstance(chunks, (list, tuple)) else ""
 
 
-def kit_operation(kit: Any) -> str:
-    return getattr(kit, "operation", "chat")
-
-
 def by_window(kit: Any) -> bool:
     """Tell whether streams of an SDK go through a window; Amazon's frames are held back whole."""
     return kit.provider != "Amazon Bedrock"
@@ -84,7 +79,7 @@ async def test_a_denial(
     (found,) = decisions(exported)
     assert found["id"] == caught.value.decision_id
     assert (found["outcome"], found["executed"]) == ("deny", False)
-    assert exported.by_name(kit_operation(kit)) == ()
+    assert exported.by_name(kit.operation) == ()
     assert MARK.encode() not in exported.otlp_bytes()
 
 
@@ -102,7 +97,7 @@ async def test_a_stream_is_redacted(govern: Govern, kit: Any, client: Any) -> No
             with pytest.raises(PolicyDenied, match="redact_not_possible"):
                 await read(kit, client, chunks)
     (found,) = decisions(exported)
-    (span,) = exported.by_name(kit_operation(kit))
+    (span,) = exported.by_name(kit.operation)
     attributes = span.attributes or {}
     assert attributes["clew.stream.outcome"] == "complete"
     assert attributes["gen_ai.usage.output_tokens"] == kit.reply.usage.output_tokens
@@ -128,7 +123,7 @@ async def test_a_stream_is_stopped(govern: Govern, kit: Any, client: Any) -> Non
     assert found["id"] == caught.value.decision_id
     of_runs = [*exported.by_name("decide"), *exported.by_name("invoke_agent")]
     assert len({(each.attributes or {})["clew.run.id"] for each in of_runs}) == 1
-    (span,) = exported.by_name(kit_operation(kit))
+    (span,) = exported.by_name(kit.operation)
     assert "error.type" not in (span.attributes or {})
     if not by_window(kit) or getattr(kit, "http", "") == "aiohttp":
         assert chunks == []
@@ -149,7 +144,7 @@ async def test_an_answer_is_redacted(govern: Govern, kit: Any, client: Any) -> N
     assert "then [gone] at the end" in said(normal(answer))
     (found,) = decisions(exported)
     assert (found["outcome"], found["executed"]) == ("redact", True)
-    (span,) = exported.by_name(kit_operation(kit))
+    (span,) = exported.by_name(kit.operation)
     attributes = span.attributes or {}
     assert attributes["gen_ai.usage.output_tokens"] == kit.reply.usage.output_tokens
     assert MARK.encode() not in exported.otlp_bytes()
@@ -169,7 +164,7 @@ async def test_observing_a_stream(govern: Govern, kit: Any, client: Any) -> None
     (found,) = decisions(exported)
     assert (found["outcome"], found["enforced"]) == ("deny", False)
     assert "released_chars" not in found
-    (span,) = exported.by_name(kit_operation(kit))
+    (span,) = exported.by_name(kit.operation)
     assert (span.attributes or {})["clew.stream.outcome"] == "complete"
 
 
@@ -194,10 +189,9 @@ async def test_a_stream_that_is_cut_off(govern: Govern, kit: Any, reset: bool) -
                     await read(kit, client, chunks)
             except Exception as raised:
                 error = raised
-            close = getattr(kit, "close", None)
-            await (close(client) if close is not None else settle(client.close()))
+            await kit.close(client)
         seen.append((type(error), len(server.requests), said(chunks)))
-        (span,) = exported.by_name(kit_operation(kit))
+        (span,) = exported.by_name(kit.operation)
         assert (span.attributes or {})["clew.stream.outcome"] == "failed"
         clew.shutdown()
         if getattr(kit, "http", "") == "aiohttp":

@@ -1,4 +1,4 @@
-"""Streams of the other SDKs that the caller leaves early, and calls that somebody stops."""
+"""Streams of the other SDKs that the caller leaves early, where their ways differ."""
 
 from __future__ import annotations
 
@@ -8,48 +8,9 @@ import dataclasses
 from typing import Any
 
 import pytest
-
-from clew.testing import Reply
+from kits.leaving import assert_stopped_early, long_reply
 
 pytestmark = pytest.mark.kits("sdks")
-
-LONG = " ".join(f"zqmark{number}" for number in range(30))
-
-
-def long_reply(kit: Any) -> Reply:
-    """More than is read, and slow enough to be left in the middle."""
-    return dataclasses.replace(kit.reply, text=LONG, event_delay=0.002)
-
-
-def assert_stopped_early(kit: Any, found: Any, *outcomes: str) -> None:
-    """The round ended with what was seen until then, and not as a fault of the provider."""
-    assert not found.failed
-    assert found.told("error.type", "http.response.status_code") == {
-        "http.response.status_code": 200
-    }
-    assert found.told("clew.stream.outcome")["clew.stream.outcome"] in outcomes
-    assert found.told("gen_ai.response.finish_reasons") == {}
-    assert found.told("gen_ai.response.model") == kit.response_model
-    if kit.counts_early:
-        assert found.usage["input"] == 100
-    else:
-        assert found.usage == {}
-        assert found.told("clew.cost.status") == {"clew.cost.status": "unknown"}
-
-
-@pytest.mark.kits(having="with")
-@pytest.mark.covers("early break")
-async def test_break_in_a_with_block(kit: Any, compare: Any):
-    """Leaving a `with` block early is the caller's close."""
-
-    async def scenario(session: Any) -> Any:
-        async with kit.entered(await kit.stream(session.client)) as stream:
-            return await session.read(stream, limit=3)
-
-    found = await compare(scenario, long_reply(kit))
-    assert len(found.value) == 3
-    assert found.released
-    assert_stopped_early(kit, found, "closed")
 
 
 @pytest.mark.covers("early break", "close")
@@ -107,21 +68,6 @@ async def test_exception_in_the_loop_body(kit: Any, compare: Any):
     found = await compare(scenario, long_reply(kit))
     assert found.error is own
     assert_stopped_early(kit, found, "closed", "abandoned")
-
-
-@pytest.mark.kits(asynchronous=True)
-@pytest.mark.covers("cancel")
-async def test_cancelled_while_waiting_for_the_answer(kit: Any, compare: Any):
-    """A plain call inside `wait_for` ends at once, as cancelled."""
-
-    async def scenario(session: Any) -> Any:
-        await asyncio.wait_for(kit.ask(session.client), 0.3)
-
-    found = await compare(scenario, Reply(text="late", delay=20))
-    assert isinstance(found.error, TimeoutError)
-    assert found.released
-    assert found.told("error.type") == {"error.type": "asyncio.exceptions.CancelledError"}
-    assert (found.round.end_time - found.round.start_time) / 1e9 < 10
 
 
 @pytest.mark.kits(asynchronous=True)

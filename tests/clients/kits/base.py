@@ -46,7 +46,36 @@ class Gone:
         self.openai_base_url = f"{self.base_url}/v1"
 
 
-class Kit:
+class Twin:
+    """What is sync or async, and read accordingly."""
+
+    asynchronous: bool
+
+    async def chunks(self, stream: Any) -> AsyncIterator[Any]:
+        """Give the chunks of a stream, whichever way it is read."""
+        if self.asynchronous:
+            async for chunk in stream:
+                yield chunk
+        else:
+            for chunk in stream:
+                yield chunk
+
+    @asynccontextmanager
+    async def entered(self, manager: Any) -> AsyncIterator[Any]:
+        """Enter an SDK object that is a context manager of either kind."""
+        if self.asynchronous:
+            async with manager as entered:
+                yield entered
+        else:
+            with manager as entered:
+                yield entered
+
+    async def gathered(self, stream: Any) -> list[Any]:
+        """Read a stream to its end."""
+        return [chunk async for chunk in self.chunks(stream)]
+
+
+class Kit(Twin):
     """One SDK over one HTTP client library."""
 
     sdk: ClassVar[str]
@@ -150,29 +179,6 @@ class Kit:
         """Close a stream."""
         close = getattr(stream, "aclose", None) or stream.close
         await settle(close())
-
-    async def chunks(self, stream: Any) -> AsyncIterator[Any]:
-        """Give the chunks of a stream, whichever way it is read."""
-        if self.asynchronous:
-            async for chunk in stream:
-                yield chunk
-        else:
-            for chunk in stream:
-                yield chunk
-
-    @asynccontextmanager
-    async def entered(self, manager: Any) -> AsyncIterator[Any]:
-        """Enter an SDK object that is a context manager of either kind."""
-        if self.asynchronous:
-            async with manager as entered:
-                yield entered
-        else:
-            with manager as entered:
-                yield entered
-
-    async def gathered(self, stream: Any) -> list[Any]:
-        """Read a stream to its end."""
-        return [chunk async for chunk in self.chunks(stream)]
 
 
 def openai_messages() -> list[dict[str, Any]]:

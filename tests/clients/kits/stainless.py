@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +12,11 @@ import openai
 from clew.facts import Usage
 from clew.testing import Reply, ScriptedProvider, ScriptedToolCall
 from clew.testing.provider import FORMATS
-from kits.base import API_KEY, CERTIFICATES, MARK, TOOL_PARAMETERS, settle
+from kits.base import API_KEY, CERTIFICATES, MARK, TOOL_PARAMETERS, Twin, settle
 
 
 @dataclass(frozen=True)
-class Stainless:
+class Stainless(Twin):
     """One SDK, sync or async, behind names that both SDKs share here."""
 
     provider: str
@@ -26,6 +24,7 @@ class Stainless:
     formats = FORMATS
     volatile = frozenset[str]()
     marks = ()
+    operation = "chat"
     can = frozenset({"with", "retries", "stream retries", "bounded retries", "eager"})
 
     @property
@@ -86,6 +85,16 @@ class Stainless:
             ),
             model=f"{self.model}-2026",
         )
+
+    @property
+    def response_model(self) -> dict[str, str]:
+        """What a round says about the model that answered."""
+        return {"gen_ai.response.model": f"{self.model}-2026"}
+
+    @property
+    def counts_early(self) -> bool:
+        """Whether a stream reports the input's tokens at its beginning."""
+        return self.provider == "anthropic"
 
     @property
     def http_error(self) -> str:
@@ -162,25 +171,6 @@ class Stainless:
     async def close_stream(self, stream: Any) -> None:
         """Close a stream."""
         await settle(stream.close())
-
-    async def chunks(self, stream: Any) -> AsyncIterator[Any]:
-        """Give the chunks of a stream, whichever way it is read."""
-        if self.asynchronous:
-            async for chunk in stream:
-                yield chunk
-        else:
-            for chunk in stream:
-                yield chunk
-
-    @asynccontextmanager
-    async def entered(self, manager: Any) -> AsyncIterator[Any]:
-        """Enter an SDK object that is a context manager of either kind."""
-        if self.asynchronous:
-            async with manager as entered:
-                yield entered
-        else:
-            with manager as entered:
-                yield entered
 
     def text(self, result: Any) -> str:
         """Return the text of a plain answer."""
