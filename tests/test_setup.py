@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import collections
+import gc
 import logging
 import subprocess
 import sys
 import textwrap
 import uuid
+from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import httpx
@@ -404,3 +408,36 @@ def test_a_provider_around_the_sdks_is_joined() -> None:
         pass
     clew.shutdown()
     assert {"foreign", "invoke_agent triage"} <= {span.name for span in exporter.spans}
+
+
+def _ours() -> collections.Counter[str]:
+    """Count the objects of Clew's classes, and the functions that were made on the way."""
+    for _ in range(3):
+        gc.collect()
+    found: collections.Counter[str] = collections.Counter()
+    for each in gc.get_objects():
+        named = each if isinstance(each, FunctionType) else type(each)
+        if str(named.__module__).startswith("clew."):
+            found[f"{named.__module__}.{named.__qualname__}"] += 1
+    return found
+
+
+@pytest.mark.parametrize("more", [{}, {"prompt_capture": True}, {"audit": "best_effort"}])
+def test_nothing_is_left_of_a_configuration(tmp_path: Path, more: dict[str, Any]) -> None:
+    """However often a process configures and shuts down, it keeps one set of everything."""
+
+    def once(number: int) -> None:
+        settings = Settings(
+            digest_key="k", export_delay_ms=1, seal_grace_s=0, data_dir=tmp_path, **more
+        )
+        clew.configure(f"s{number}", settings=settings, span_exporters=[CaptureExporter()])
+        with clew.run("desk"), clew.tool("search"):
+            clew.decide("tool", "allow")
+        clew.shutdown()
+
+    for number in range(3):
+        once(number)
+    before = _ours()
+    for number in range(10):
+        once(number)
+    assert _ours() - before == {}

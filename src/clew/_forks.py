@@ -1,19 +1,27 @@
-"""What a thread of ours does and a fork of the host must not interrupt.
+"""What a fork must not interrupt, and what has to be made anew in the child.
 
 A child has none of the parent's other threads, and what they were in the middle of stays so: a
 module that is half imported, with a lock that nobody releases, so that importing it in the child
 never ends; a gRPC library in the middle of a call. A fork therefore waits while a thread of ours
 does such a thing, but for no longer than that thread has said when it began.
 https://docs.python.org/3/library/os.html#os.fork
+
+`os.register_at_fork` keeps what it is given for ever. What lives no longer than a configuration is
+therefore registered here.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
-from collections.abc import Generator
+import weakref
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import Any, TypeVar
+
+_Owner = TypeVar("_Owner")
 
 
 class _Forks:
@@ -66,3 +74,33 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=_forks.in_parent,
         after_in_child=_forks.__init__,  # nobody waits for anybody, under a lock of its own
     )
+
+
+_steps: dict[int, tuple[weakref.ref[Any], Callable[[Any], object]]] = {}
+"""What is done in each forked child: objects, and what is called with them, oldest first."""
+_numbers = itertools.count()
+
+
+def in_each_child(owner: _Owner, step: Callable[[_Owner], object]) -> None:
+    """Call `step(owner)` in each forked child, for as long as `owner` lives.
+
+    Steps are taken in the order in which they came. `step` must not hold `owner`, nor raise.
+    """
+    if not hasattr(os, "register_at_fork"):
+        return
+    number = next(_numbers)
+    if not number:
+        # Not when this module is imported: what libraries do in a child comes first.
+        os.register_at_fork(after_in_child=_take_steps)
+
+    def forget(_: object, steps: dict[int, Any] = _steps) -> None:
+        steps.pop(number, None)
+
+    _steps[number] = (weakref.ref(owner, forget), step)
+
+
+def _take_steps() -> None:
+    for reference, step in list(_steps.values()):
+        owner = reference()
+        if owner is not None:
+            step(owner)

@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from clew import exchange, leaving, semconv
+from clew._forks import in_each_child
 from clew._guard import guard, logger, warn_once
 from clew.allow_list import AllowList
 from clew.digests import LazyDigests
@@ -150,7 +151,7 @@ def _start(
     if not own:
         _look_at(provider)
     _go(started)
-    _renew_after_fork(started, filter_, base, chains)
+    in_each_child(exporting, lambda renewed: _renew_after_fork(renewed, base))
     worker.start()
 
 
@@ -263,25 +264,16 @@ def allow_list_in_force(settings: Settings, digests: LazyDigests) -> AllowList:
     return allow_list.extended({key: Captured() for key in keys})
 
 
-def _renew_after_fork(
-    started: Runtime, filter_: Filter, resource: Resource, chains: Chains | None
-) -> None:
+def _renew_after_fork(exporting: Exporting, resource: Resource) -> None:
     """Give a forked child a `service.instance.id` of its own."""
-    if not hasattr(os, "register_at_fork"):
-        return
-    known = weakref.ref(started)
-
-    def renew() -> None:
-        found = known()
-        if found is not None and runtime.get() is found:
-            with guard("renew the instance after a fork"):
-                filter_.renew_instance()
-                if chains is not None:
-                    chains.clear()
-                if found.light is not None:
-                    found.light.renew(filter_.resource(resource))
-
-    os.register_at_fork(after_in_child=renew)
+    started = exporting.runtime
+    if started is not None and runtime.get() is started:
+        with guard("renew the instance after a fork"):
+            exporting.renew()
+            if started.chains is not None:
+                started.chains.clear()
+            if started.light is not None:
+                started.light.renew(exporting.filter.resource(resource))
 
 
 def unwrapped(provider: trace.TracerProvider) -> trace.TracerProvider:

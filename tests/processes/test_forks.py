@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from clew._forks import fork_waits
+from clew import _forks
+from clew._forks import fork_waits, in_each_child
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 
@@ -74,6 +75,46 @@ def test_a_thread_does_not_wait_for_itself() -> None:
             os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert time.monotonic() - began < 10
+
+
+class Owner:
+    """Something that has to be made anew in a child."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def test_each_child_takes_the_steps_of_what_lives() -> None:
+    """In the order in which they came; a child's child takes them, too."""
+    taken: list[str] = []
+    first, second, third = Owner("first"), Owner("second"), Owner("third")
+    for owner in (first, second, third):
+        in_each_child(owner, lambda found: taken.append(found.name))
+    del second, owner
+    assert taken == []
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        if in_child() == 0:
+            grandchild = os.fork()
+            os.write(write, f"{' '.join(taken)}\n".encode())
+            if grandchild:
+                os.waitpid(grandchild, 0)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    os.close(write)
+    with os.fdopen(read, encoding="utf-8") as told:
+        assert sorted(told) == ["first third\n", "first third first third\n"]
+    assert taken == []
+    assert third.name == "third"
+
+
+def test_nothing_is_kept_of_an_owner_that_is_gone() -> None:
+    """A process may configure as often as it likes."""
+    before = dict(_forks._steps)
+    for number in range(100):
+        in_each_child(Owner(str(number)), repr)
+    assert _forks._steps == before
 
 
 SLOW = """

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import uuid
-import weakref
 from typing import Final
 
+from clew._forks import in_each_child
 from clew._guard import guard, logger, record_failure
 from clew.errors import StoreError
 from clew.pipeline.runtime import Runtime
@@ -61,9 +60,7 @@ class Recorder:
             self, queue_size=queue_size, batch_size=_AT_ONCE, delay=_DELAY_S, name="clew-record"
         )
         self._sweeper = self._new_sweeper()
-        if hasattr(os, "register_at_fork"):
-            me: weakref.ref[Recorder] = weakref.ref(self)
-            os.register_at_fork(after_in_child=lambda: _after_fork(me))
+        in_each_child(self, _after_fork)
 
     @property
     def dropped(self) -> int:
@@ -199,8 +196,7 @@ class Recorder:
         self._sweeper = self._new_sweeper()
 
 
-def _after_fork(reference: weakref.ref[Recorder]) -> None:
-    recorder = reference()
-    if recorder is not None and not recorder._closed:
+def _after_fork(recorder: Recorder) -> None:
+    if not recorder._closed:
         with guard("restart the recorder after a fork"):
             recorder.reset_after_fork()

@@ -7,10 +7,9 @@ the caller's path.
 
 from __future__ import annotations
 
-import os
-import weakref
 from typing import TYPE_CHECKING, Final
 
+from clew._forks import in_each_child
 from clew._guard import guard
 from clew.pipeline.runtime import Runtime
 from clew.recording import switch
@@ -49,9 +48,7 @@ class Recording:
         """Record if that is wanted, and watch the switch unless something is forced."""
         self.look()
         if self._forced is None:
-            me: weakref.ref[Recording] = weakref.ref(self)
-            if hasattr(os, "register_at_fork"):
-                os.register_at_fork(after_in_child=lambda: _after_fork(me))
+            in_each_child(self, _after_fork)
 
     def look(self) -> None:
         """Look at the switch, do what it says, and look again in a while."""
@@ -96,8 +93,6 @@ class Recording:
             self._recorder.shutdown(deadline)
 
 
-def _after_fork(reference: weakref.ref[Recording]) -> None:
-    recording = reference()
-    if recording is not None:
-        with guard("watch the switch after a fork"):
-            recording.look_again(starts=False)
+def _after_fork(recording: Recording) -> None:
+    with guard("watch the switch after a fork"):
+        recording.look_again(starts=False)
