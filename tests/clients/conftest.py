@@ -58,11 +58,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("kit", [pytest.param(kit, marks=kit.marks, id=str(kit)) for kit in kits])
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _thaw() -> Iterator[None]:
-    """Undo the freezing of `make`."""
+    """Undo the freezing of `make`, and collect what has become garbage since it was frozen."""
     yield
     gc.unfreeze()
+    gc.collect()
 
 
 Compare = Callable[..., Awaitable[Compared]]

@@ -203,6 +203,11 @@ def is_run(span: Any) -> bool:
     return bool(span.attributes.get("clew.run.root")) and "clew.run.event" not in span.attributes
 
 
+# aiobotocore leaves the connection of a stream that is cancelled to the collector, without Clew too.
+@pytest.mark.filterwarnings(
+    "ignore:.*Unclosed connection:ResourceWarning",
+    "ignore:.*Connection.__del__:pytest.PytestUnraisableExceptionWarning",
+)
 async def test_a_timeout_around_one_of_two_streams(kit: Any):
     """Cancelling one stream ends it alone; the other, over the same server, is whole."""
     slow = dataclasses.replace(kit.reply, hang_after=4)
@@ -233,6 +238,8 @@ async def test_a_timeout_around_one_of_two_streams(kit: Any):
         for client in clients:
             await kit.close(client)
         rounds = [span for span in exporter.spans if "clew.attempts" in span.attributes]
+    del first, clients, client
+    gc.collect()
     assert said == []
     assert type(ends[0]) is TimeoutError
     assert ends[1] > 3

@@ -211,7 +211,9 @@ async def make(
 ) -> Seen:
     """Make a scenario once."""
     value, error = None, None
-    # What lives now is left out of the collections to come: they would take most of the time.
+    # What lives now is left out of the collections to come: they would take most of the time. What
+    # is garbage by now goes first, or it would stay.
+    gc.collect()
     gc.freeze()
     with ScriptedProvider(script, formats=kit.formats) as server, listening() as said:
         session = Session(kit, await settle(kit.client(server, **options)), server)
