@@ -200,10 +200,14 @@ class ToolCall(context.Block, Node):
         waits = isinstance(error, ApprovalRequired)
         self.outcome = "awaiting_approval" if waits else "denied"
 
-    def _open(self, runtime: Runtime) -> Context:
+    def _open(self, runtime: Runtime) -> Context | None:
         here = context.current()
         node = self.parent_node = context.node_in(here)
         agent = self.agent = node.agent if node is not None else None
+        if agent is not None and agent.unread and self.governor is None:
+            # Of a run that is sampled out, and that nobody looks at, calls are counted.
+            agent.segment.ended(agent.segment.next_tool_call())
+            return None
         calls = runtime.loose if agent is None else agent.asked
         asked = calls.execute(self._call_id, self._name)
         name = identifier(self._name, semconv.TOOL_NAME, "tool name")

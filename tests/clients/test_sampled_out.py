@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, cast
 
 import httpx2
 import pytest
@@ -10,6 +11,7 @@ from kits.base import settle
 from kits.comparing import compared
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.sampling import DEFAULT_ON
 
 import clew
 from clew.exchange import Exchange
@@ -19,14 +21,15 @@ from clew.testing import Reply, ScriptedProvider, captured
 
 
 @pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """No run is sampled; give a list to which each call adds how it was read to its end."""
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "traceidratio")
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.0")
     monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")
     provider = trace.get_tracer_provider()
+    before = getattr(provider, "sampler", DEFAULT_ON)
     if isinstance(provider, TracerProvider):  # of a test before this one: a process has one
-        monkeypatch.setattr(provider, "sampler", RunRatioSampler(0.0))
+        provider.sampler = RunRatioSampler(0.0)
     found: list[str] = []
     original = Exchange.end
 
@@ -35,7 +38,8 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         original(self, ending)
 
     monkeypatch.setattr(Exchange, "end", end)
-    return found
+    yield found
+    cast("TracerProvider", trace.get_tracer_provider()).sampler = before
 
 
 @pytest.mark.kits("all")
@@ -105,3 +109,29 @@ def test_who_needs_answers_has_them_read(reason: str, read: list[str]):
     assert read == ([] if reason == "nothing" else ["whole"])
     assert counted.rounds == 1
     assert counted.rounds_without_usage == (1 if reason == "nothing" else 0)
+
+
+@pytest.mark.parametrize("used", ["block", "function"])
+async def test_tool_calls_are_counted(used: str, read: list[str]):
+    """What they do runs as ever, in the context of the run, and each is one."""
+    seen: list[Any] = []
+
+    def look() -> None:
+        seen.append((clew.current_run(), trace.get_current_span().get_span_context().is_valid))
+
+    with captured(keep=frozenset()) as exported:
+        with clew.run("desk") as run:
+            for _ in range(2):
+                if used == "function":
+                    clew.tool("find")(look)()
+                else:
+                    with clew.tool("find"):
+                        look()
+            async with clew.tool("send"):
+                with clew.tool("look up"), pytest.raises(ValueError, match="mine"):
+                    raise ValueError("mine")
+            totals = run.totals
+    assert seen == [(run, True)] * 2
+    assert totals.tool_calls == 4
+    assert exported.spans == ()
+    assert read == []
