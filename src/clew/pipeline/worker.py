@@ -118,7 +118,8 @@ class Worker:
         """Spans in the middle of being exported."""
         self._has_exported = False
         self._stopping = False
-        self._now = False
+        self._now = 0
+        """How many spans that are to be exported at once have come since the last export."""
         self._calm_from = 0.0
         """Until this monotonic time nothing is exported at once."""
         self._looks_again = False
@@ -141,7 +142,7 @@ class Worker:
             return
         self._queue.append(span)
         if now:
-            self._now = True
+            self._now += 1
             if not self._looks_again:
                 self.wake()
         elif waiting + 1 >= self._batch_size:
@@ -299,7 +300,9 @@ class Worker:
             now = time.monotonic()
             due = self._is_due_now(now) or now - self._last_export >= self._delay
             if flushes or stopping or due or len(self._queue) >= self._batch_size:
-                self._now = False
+                if flushes and self._now == 1:
+                    self._looks_again = False  # it is exported now, and no other has come
+                self._now = 0
                 self._drain()
                 self._last_export = time.monotonic()
             self._do(self.chores)
@@ -316,13 +319,13 @@ class Worker:
     def _is_due_now(self, now: float) -> bool:
         """Tell whether something that is to be exported at once may be, and plan the next look."""
         if now < self._calm_from:
-            self._looks_again |= self._now
+            self._looks_again |= self._now > 0
             return False
         # Where such spans come one after the other, the thread looks without being woken.
-        self._looks_again &= self._now
+        self._looks_again &= self._now > 0
         if self._now:
             self._calm_from = now + _HASTE_S
-        return self._now
+        return self._now > 0
 
     def _patience(self) -> float:
         """Return the seconds until the next turn, and note when that will be."""
@@ -384,7 +387,7 @@ class Worker:
         self._timers.clear()
         self._flushes.clear()
         self._in_hand = self.dropped = 0
-        self._now = self._looks_again = False
+        self._now, self._looks_again = 0, False
         self._thread = None
         self._timer_lock = threading.Lock()
         self._start_lock = threading.Lock()
