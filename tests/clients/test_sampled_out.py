@@ -119,18 +119,17 @@ async def test_tool_calls_are_counted(used: str, read: list[str]):
     def look() -> None:
         seen.append((clew.current_run(), trace.get_current_span().get_span_context().is_valid))
 
-    with captured(keep=frozenset()) as exported:
-        with clew.run("desk") as run:
-            for _ in range(2):
-                if used == "function":
-                    clew.tool("find")(look)()
-                else:
-                    with clew.tool("find"):
-                        look()
-            async with clew.tool("send"):
-                with clew.tool("look up"), pytest.raises(ValueError, match="mine"):
-                    raise ValueError("mine")
-            totals = run.totals
+    with captured(keep=frozenset()) as exported, clew.run("desk") as run:
+        for _ in range(2):
+            if used == "function":
+                clew.tool("find")(look)()
+            else:
+                with clew.tool("find"):
+                    look()
+        async with clew.tool("send"):
+            with clew.tool("look up"), pytest.raises(ValueError, match="mine"):
+                raise ValueError("mine")
+        totals = run.totals
     assert seen == [(run, True)] * 2
     assert totals.tool_calls == 4
     assert exported.spans == ()
