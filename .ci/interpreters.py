@@ -27,6 +27,7 @@ PACKAGES = (
     "pytest>=8.3", "pytest-asyncio>=0.25", "pytest-timeout>=2.3", "pytest-xdist>=3.6",
     "pytest-rerunfailures>=15", "hypothesis>=6.120", "httpx2>=2", "trustme>=1", "boto3>=1.43",
     "cohere>=7", "google-genai>=3", "mistralai>=3", "groq>=1", "ollama>=0.6", "openrouter>=1",
+    "aiobotocore>=3.10",
     "opentelemetry-distro>=0.51b0", "opentelemetry-instrumentation-httpx>=0.51b0", "aiohttp>=3.14",
 )  # fmt: skip
 TESTS = (
