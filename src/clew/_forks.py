@@ -13,6 +13,7 @@ therefore registered here.
 from __future__ import annotations
 
 import itertools
+import logging  # its hook has to be there before ours, see below
 import os
 import threading
 import time
@@ -69,6 +70,9 @@ def fork_waits(seconds: float) -> Generator[None]:
 
 
 if hasattr(os, "register_at_fork"):
+    # Hooks before a fork run from the last to the first, and that of `logging` takes its lock, which
+    # the thread that is waited for may need: so it has to run after ours.
+    logging.getLogger("clew")
     os.register_at_fork(
         before=_forks.before,
         after_in_parent=_forks.in_parent,

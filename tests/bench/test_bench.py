@@ -106,7 +106,7 @@ def test_three_modes_take_turns_in_every_order(bench):
     spent = measured.measure(load, member.Plan(0.0, 1))
     start, batches = said[9:11], said[11:]
     orders = [[mode for mode in order for _ in range(2)] for order in member.ORDERS]
-    flushes = ["flush floor", "flush subject"]
+    flushes = ["flush subject", "flush floor"]
     batch = ["run", "flush subject"]
     assert said[:9] == [mode for mode in member.MODES for _ in range(3)]
     assert start == flushes

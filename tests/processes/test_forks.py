@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -124,6 +125,7 @@ time.sleep(0.5)
 DONE = True
 """
 HOST = """
+import logging
 import os
 import sys
 
@@ -176,3 +178,22 @@ def test_modules_are_whole_in_a_child(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_thread_may_log_while_a_fork_waits() -> None:
+    """The lock of logging, which a fork takes too, is not taken yet while it waits."""
+    began = threading.Event()
+
+    def work() -> None:
+        with fork_waits(10):
+            began.set()
+            time.sleep(0.1)
+            logging.getLogger("somebody's own")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    began.wait(5)
+    before = time.monotonic()
+    assert in_child() == 0
+    assert time.monotonic() - before < 5
+    thread.join()
