@@ -70,8 +70,8 @@ def fork_waits(seconds: float) -> Generator[None]:
 
 
 if hasattr(os, "register_at_fork"):
-    # Hooks before a fork run from the last to the first, and that of `logging` takes its lock, which
-    # the thread that is waited for may need: so it has to run after ours.
+    # Hooks before a fork run from the last to the first, and that of `logging` takes its lock,
+    # which the thread that is waited for may need: so it has to run after ours.
     logging.getLogger("clew")
     os.register_at_fork(
         before=_forks.before,
