@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import enum
-import os
 import threading
 import time
-import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from clew._forks import fork_waits
+from clew._forks import fork_waits, in_each_child
 from clew._guard import guard, guarded, record_failure
 from clew.pricing import table
 from clew.pricing.cost import Price
@@ -69,7 +67,7 @@ class Prices:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._done = threading.Event()
-        _instances.add(self)
+        in_each_child(self, Prices.after_fork)
 
     def load_in_background(self) -> None:
         """Start loading genai-prices in a daemon thread; calling it again changes nothing."""
@@ -255,15 +253,3 @@ class Prices:
         if not self._done.is_set():
             self._done = threading.Event()
             self._thread = None
-
-
-_instances: weakref.WeakSet[Prices] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for prices in list(_instances):
-        prices.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
