@@ -117,29 +117,11 @@ def _respond(begun: Exchange, response: Any, body_type: type[Any], kwargs: dict[
         if kwargs.get("stream") and not hasattr(response, "_content"):
             plain = b"content-encoding" not in names
             tap = StreamTap(begun, response.status_code, content_type, headers, plain=plain)
-            _listen(response, body_type, tap)
+            reading.listen(response, body_type, tap)
         else:
             begun.responded(response.status_code, content_type, response.content, headers)
     except Exception:
         record_failure("look at a response")
-
-
-def _listen(response: Any, body_type: type[Any], tap: StreamTap) -> None:
-    """Put a listener in front of a response's body.
-
-    It stands behind the stream object that the client made, so that `response.stream` stays what it
-    is: what asks a proxy for an attribute that is not there pays for several exceptions, and an SDK
-    may ask for each event (Anthropic's does).
-    """
-    stream = response.stream
-    if type(stream).__name__ in _BOUND and hasattr(stream, "_stream"):
-        stream._stream = body_type(stream._stream, tap)
-    else:
-        response.stream = body_type(stream, tap)
-
-
-_BOUND = frozenset({"BoundSyncStream", "BoundAsyncStream"})
-"""Private classes of httpx: where it has others, the stream itself is wrapped."""
 
 
 def _respond_sync(begun: Exchange, response: Any, kwargs: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Read httpx's URLs and headers in few steps.
+"""Read httpx's URLs, headers and streams in few steps.
 
 The public properties of `httpx` decode and copy whatever they are asked for, on every question,
 and a model call asks several. Here the attributes behind them are read. They are private: where
@@ -13,6 +13,7 @@ from typing import Any, cast
 from clew import exchange
 from clew.exchange import Target
 from clew.pipeline.runtime import Runtime
+from clew.streams import StreamTap
 
 _LOWER_NAME = itemgetter(1)
 _TYPES_KEPT = 256
@@ -100,3 +101,30 @@ def _keeps_list(headers: Any) -> bool:
     if known:
         _listing.add(kind)
     return known
+
+
+def listen(response: Any, body_type: type[Any], tap: StreamTap) -> None:
+    """Put a listener in front of a response's body.
+
+    It stands behind the stream object that the client made, so that `response.stream` stays what it
+    is: what asks a proxy for an attribute that is not there pays for several exceptions, and an SDK
+    may ask for each event (Anthropic's does).
+    """
+    stream = response.stream
+    if _is_bound(stream):
+        stream._stream = body_type(stream._stream, tap)
+    else:
+        response.stream = body_type(stream, tap)
+
+
+def tap_on(stream: Any) -> StreamTap:
+    """Return the tap of a response's stream that is listened to."""
+    return (stream._stream if _is_bound(stream) else stream)._self_tap
+
+
+def _is_bound(stream: Any) -> bool:
+    return type(stream).__name__ in _BOUND and hasattr(stream, "_stream")
+
+
+_BOUND = frozenset({"BoundSyncStream", "BoundAsyncStream"})
+"""Private classes of httpx: where it has others, the stream itself is wrapped."""

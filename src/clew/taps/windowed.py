@@ -44,10 +44,7 @@ class _Windowed(_Proxy):
 
     def _is_complete(self) -> bool:
         """Tell whether the answer has come as a whole; not every SDK reads to the body's end."""
-        stream = self.__wrapped__
-        tap = getattr(stream, "_self_tap", None)
-        if tap is None:  # it stands behind the stream object that the client made
-            tap = stream._stream._self_tap
+        tap = reading.tap_on(self.__wrapped__)
         tap.catch_up()
         reader = tap.reader
         return reader is not None and reader.result().complete
