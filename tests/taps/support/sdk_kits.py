@@ -183,27 +183,22 @@ def suffix(name: str, asynchronous: bool) -> str:
     return f"{name}_async" if asynchronous else name
 
 
+def genai_over(library: str) -> Kit:
+    return Kit(
+        "google.genai",
+        make_genai(library),
+        lambda client, a: genai_models(client, a).generate_content(model="gemini", contents=ASK),
+        lambda client, a: genai_models(client, a).generate_content_stream(
+            model="gemini", contents=ASK
+        ),
+        GEMINI,
+        lambda: [sse(GEMINI)],
+    )
+
+
 KITS = {
-    "google-genai over httpx": Kit(
-        "google.genai",
-        make_genai("httpx"),
-        lambda client, a: genai_models(client, a).generate_content(model="gemini", contents=ASK),
-        lambda client, a: genai_models(client, a).generate_content_stream(
-            model="gemini", contents=ASK
-        ),
-        GEMINI,
-        lambda: [sse(GEMINI)],
-    ),
-    "google-genai over aiohttp": Kit(
-        "google.genai",
-        make_genai("aiohttp"),
-        lambda client, a: genai_models(client, a).generate_content(model="gemini", contents=ASK),
-        lambda client, a: genai_models(client, a).generate_content_stream(
-            model="gemini", contents=ASK
-        ),
-        GEMINI,
-        lambda: [sse(GEMINI)],
-    ),
+    "google-genai over httpx": genai_over("httpx"),
+    "google-genai over aiohttp": genai_over("aiohttp"),
     "mistralai": Kit(
         "mistralai.client",
         make_mistral,
