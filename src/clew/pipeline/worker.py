@@ -25,7 +25,7 @@ _SUPPRESS: Final[str] = getattr(
     otel_context, "_SUPPRESS_INSTRUMENTATION_KEY", "suppress_instrumentation"
 )
 THREAD_NAME = "clew-export"
-_HASTE_S = 0.5
+_HASTE_S = 1.0
 """Seconds that what is to be exported at once waits, where other such spans have just come: each
 waking of the thread costs the caller more than its span."""
 _POLL_S = 1.0
@@ -118,12 +118,11 @@ class Worker:
         """Spans in the middle of being exported."""
         self._has_exported = False
         self._stopping = False
-        self._now = 0
-        """How many spans that are to be exported at once have come since the last export."""
-        self._calm_from = 0.0
-        """Until this monotonic time nothing is exported at once."""
-        self._looks_again = False
-        """Whether the thread will look then, without being woken."""
+        self._urgent = False
+        """Whether spans that are to be exported at once have come since the last export."""
+        self._looks_at: float | None = None
+        """When the thread looks for such spans without being woken (monotonic time): soon after
+        it has exported some."""
         self._short_notice = False
         """Whether the thread was woken for a timer; those after it are found by a look in time."""
         self._sleeps_until = 0.0
@@ -142,8 +141,8 @@ class Worker:
             return
         self._queue.append(span)
         if now:
-            self._now += 1
-            if not self._looks_again:
+            self._urgent = True
+            if self._looks_at is None:
                 self.wake()
         elif waiting + 1 >= self._batch_size:
             self.wake()
@@ -298,11 +297,10 @@ class Worker:
             self._run_due()
             stopping = self._stopping
             now = time.monotonic()
-            due = self._is_due_now(now) or now - self._last_export >= self._delay
+            due = self._has_urgent(now) or now - self._last_export >= self._delay
             if flushes or stopping or due or len(self._queue) >= self._batch_size:
-                if flushes and self._now == 1:
-                    self._looks_again = False  # it is exported now, and no other has come
-                self._now = 0
+                if self._urgent:
+                    self._urgent, self._looks_at = False, now + _HASTE_S
                 self._drain()
                 self._last_export = time.monotonic()
             self._do(self.chores)
@@ -316,16 +314,13 @@ class Worker:
             self._drain()
         return not stopping
 
-    def _is_due_now(self, now: float) -> bool:
-        """Tell whether something that is to be exported at once may be, and plan the next look."""
-        if now < self._calm_from:
-            self._looks_again |= self._now > 0
-            return False
-        # Where such spans come one after the other, the thread looks without being woken.
-        self._looks_again &= self._now > 0
-        if self._now:
-            self._calm_from = now + _HASTE_S
-        return self._now > 0
+    def _has_urgent(self, now: float) -> bool:
+        """Tell whether spans that are to be exported at once have come, and may be by now."""
+        if self._looks_at is not None:
+            if now < self._looks_at:
+                return False
+            self._looks_at = None
+        return self._urgent
 
     def _patience(self) -> float:
         """Return the seconds until the next turn, and note when that will be."""
@@ -333,8 +328,10 @@ class Worker:
         polls = self.polls or self._short_notice
         self._short_notice = False
         until = now + (min(_POLL_S, self._delay) if polls else self._delay)
-        if self._looks_again or self._now:
-            until = min(until, self._calm_from)
+        if self._looks_at is not None:
+            until = min(until, self._looks_at)
+        elif self._urgent:
+            until = now
         if self._queue:
             until = min(until, self._last_export + self._delay)
         with self._timer_lock:
@@ -387,7 +384,7 @@ class Worker:
         self._timers.clear()
         self._flushes.clear()
         self._in_hand = self.dropped = 0
-        self._now, self._looks_again = 0, False
+        self._urgent, self._looks_at = False, None
         self._thread = None
         self._timer_lock = threading.Lock()
         self._start_lock = threading.Lock()
