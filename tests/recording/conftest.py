@@ -13,7 +13,7 @@ import clew
 from clew import _guard
 from clew.pipeline import runtime
 from clew.settings import Settings
-from clew.testing import CaptureExporter
+from clew.testing import CaptureExporter, Reply, ScriptedProvider
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "store" / "support"))
 sys.path.insert(0, str(Path(__file__).parent / "support"))
@@ -49,3 +49,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
     clew.uninstrument()
     clew.shutdown()
     assert failures == {}, f"faults were swallowed: {failures}"
+
+
+@pytest.fixture
+def provider() -> Iterator[ScriptedProvider]:
+    """A provider that greets whoever asks."""
+    with ScriptedProvider(lambda _: Reply(text=("Hello ", "there"))) as running:
+        yield running
