@@ -11,16 +11,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import sample_runs
+from commands import Clew
 
 import clew as clew_package
-from clew.cli import COMMANDS, main
+from clew.cli import COMMANDS
 from clew.cli.output import clean
 from clew.store import otlp_protobuf
 from clew.store.database import connect
@@ -28,28 +29,6 @@ from clew.store.records import SpanRecord
 from clew.store.writer import Writer
 
 RUN = "import sys; from clew.cli import main; main(sys.argv[1:])"
-Clew = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty data folder that every command uses."""
-    folder = tmp_path / "data"
-    monkeypatch.setenv("CLEW_DATA_DIR", str(folder))
-    return folder
-
-
-@pytest.fixture
-def clew(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> Clew:
-    """Run a command in this process: exit code, stdout, stderr."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return run
 
 
 def spans_of(*runs: sample_runs.Sample) -> tuple[SpanRecord, ...]:

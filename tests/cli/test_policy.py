@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Clew
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -24,31 +24,18 @@ from opentelemetry.trace import (
 )
 
 from clew.allow_list import AllowList
-from clew.cli import main
 from clew.digests import Digests
 from clew.pipeline import instruments
 from clew.pipeline.filter import SCHEMAS, Filter
 from clew.pipeline.labels import MEANINGS
 from clew.testing import CaptureExporter
 
-Clew = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
-def clew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Clew:
-    """Run a command in this process: exit code, stdout, stderr."""
-    monkeypatch.setenv("CLEW_DATA_DIR", str(tmp_path / "data"))
+def clew(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> Clew:
+    """The command line with a key for digests."""
     monkeypatch.setenv("CLEW_DIGEST_KEY", "a key of the tests")
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return run
+    return clew
 
 
 def test_show_prints_every_key_with_its_rule(clew: Clew) -> None:

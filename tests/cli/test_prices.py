@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from clew.cli import main
-
-Clew = Callable[..., tuple[int, str, str]]
+from commands import Clew
 
 OWN = {
     "version": "2026-11-01",
@@ -31,19 +27,6 @@ OWN = {
         {"model": "ours", "input": 0, "output": 0},
     ],
 }
-
-
-@pytest.fixture
-def clew(capsys: pytest.CaptureFixture[str]) -> Clew:
-    """Run a command in this process: exit code, stdout, stderr."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return run
 
 
 @pytest.fixture

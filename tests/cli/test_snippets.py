@@ -4,17 +4,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Clew
 
-from clew.cli import main, output
+from clew.cli import output
 from clew.prompts.skills import checksum
 from clew.store.snippets import SqliteRepository
-
-Clew = Callable[..., tuple[int, str, str]]
 
 LIBRARY = """\
 snippets:
@@ -45,21 +44,12 @@ skills:
 
 
 @pytest.fixture
-def clew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Clew:
-    """Run a command in this process, in a folder with a library: exit code, stdout, stderr."""
+def clew(clew: Clew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clew:
+    """Run a command of `clew snippets` in a folder with a library: exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_DATA_DIR", "data")
     Path("lib.yaml").write_text(LIBRARY, "utf-8")
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(("snippets", *arguments))
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return run
+    return partial(clew, "snippets")
 
 
 def form(answer: tuple[int, str, str]) -> Any:

@@ -6,28 +6,18 @@ from __future__ import annotations
 import json
 import signal
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from clew.cli import main
-
-Clew = Callable[..., tuple[int, str, str]]
+from commands import Clew
 
 
 @pytest.fixture
-def clew(capsys: pytest.CaptureFixture[str]) -> Iterator[Clew]:
-    """Run a command in this process: exit code, stdout, stderr."""
+def clew(clew: Clew) -> Iterator[Clew]:
+    """The command line, which leaves this process its handlers of signals."""
     before = [(each, signal.getsignal(each)) for each in (signal.SIGINT, signal.SIGTERM)]
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    yield run
+    yield clew
     for number, handler in before:
         signal.signal(number, handler)
 
