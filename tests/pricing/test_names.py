@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 from genai_prices.data import providers as library_providers
 from genai_prices.data_snapshot import get_snapshot
-from genai_prices.types import (
-    ClauseContains,
-    ClauseStartsWith,
-)
+from genai_prices.types import ClauseContains, ClauseStartsWith
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from priced import ROWS
