@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from formats import frames, ndjson, sse
+from wire_format import frames, ndjson, sse
 
 from clew import content
 

@@ -6,9 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from formats import ARGUMENTS, FORMATS, Format, mark
+from formats import FORMATS
 from hypothesis import given
 from hypothesis import strategies as st
+from marks import ARGUMENTS, mark
+from wire_format import Format
 
 from clew import content
 from clew.content import READERS

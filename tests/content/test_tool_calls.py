@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from formats import frames, sse
+from wire_format import frames, sse
 
 from clew import content
 

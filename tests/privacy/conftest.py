@@ -1,6 +1,6 @@
-"""Makes the formats and the surroundings of this folder importable."""
+"""Makes the wire formats and the surroundings in `support` importable."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent / "support"))

@@ -10,10 +10,12 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from formats import FORMATS, Format, mark
+from formats import FORMATS
+from marked_calls import call, content_of
+from marks import mark
 from opentelemetry import trace
 from surroundings import Answers, watched
-from test_leaks import call
+from wire_format import Format
 
 import clew
 from clew import semconv
@@ -22,16 +24,6 @@ from clew.testing import Reply, ScriptedProvider, captured
 
 SPANS: Any = frozenset({"spans"})
 COVERED = [one for one in FORMATS if one.name in READERS]
-
-
-def content_of(spans: Any) -> list[dict[str, Any]]:
-    """Return the content of each model call, read as the JSON that it must be."""
-    found: list[dict[str, Any]] = []
-    for span in spans:
-        held = {key: span.attributes[key] for key in semconv.CONTENT if key in span.attributes}
-        if held:
-            found.append({key: json.loads(value) for key, value in held.items()})
-    return found
 
 
 @pytest.mark.parametrize("one", COVERED, ids=lambda one: one.name)

@@ -10,12 +10,12 @@ from typing import Any
 
 import httpx
 import pytest
+from marked_calls import content_of
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from surroundings import Answers
-from test_content_on_spans import content_of
 
 import clew
 from clew import semconv

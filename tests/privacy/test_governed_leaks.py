@@ -12,7 +12,8 @@ from typing import Any
 import openai
 import pydantic
 import pytest
-from formats import ARGUMENTS, OPENAI_CHAT, mark, odd
+from marks import ARGUMENTS, mark, odd
+from openai_formats import OPENAI_CHAT
 from surroundings import watched
 
 import clew

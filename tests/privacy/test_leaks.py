@@ -1,4 +1,4 @@
-"""No content leaves below the level `redacted`: marker words everywhere, and a search for them."""
+"""No content leaves below the level `redacted`: marker words everywhere, and a search."""
 
 # ruff: noqa: SIM300 - expected == actual, in this order
 from __future__ import annotations
@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,15 @@ import anthropic
 import httpx
 import openai
 import pytest
-from formats import CLAUDE, FORMATS, OPENAI_CHAT, PREFIX, Format, mark, odd
+from anthropic_formats import CLAUDE
+from formats import FORMATS
+from marked_calls import HEADERS, call, cancel, url
+from marks import PREFIX, mark, odd
+from openai_formats import OPENAI_CHAT
 from opentelemetry import baggage, trace
 from opentelemetry.context import attach, detach
 from surroundings import Answers, watched
+from wire_format import Format
 
 import clew
 from clew.allow_list import AllowList, Identifier
@@ -29,80 +33,6 @@ from clew.testing import Reply, ScriptedProvider, ScriptedToolCall
 _CLIENT = 3
 LEVELS = ("none", "metadata")
 _STATE = trace.TraceState([("vendor", mark("state"))])
-HEADERS = {
-    "authorization": f"Bearer {mark('key')}",
-    "x-title": mark("header"),
-    "user-agent": mark("agent"),
-    "baggage": f"user={mark('baggage')}",
-    "tracestate": f"v={mark('state')}",
-}
-
-
-def url(server: Answers, path: str) -> str:
-    host, port = server.address
-    return f"http://{mark('user')}:{mark('password')}@{host}:{port}{path}?key={mark('query')}"
-
-
-def request_of(one: Format, *, stream: bool) -> dict[str, Any]:
-    wanted = dict(one.request)
-    if stream and one.stream_path is None:
-        wanted["stream"] = True
-    return wanted
-
-
-def answer_with(server: Answers, one: Format, ending: str) -> None:
-    server.hangs_after = None
-    server.status, server.media_type = 200, "application/json"
-    if ending == "error":
-        server.status, server.pieces = 400, [json.dumps(one.error()).encode()]
-    elif ending == "return" or not one.events:
-        server.pieces = [json.dumps(one.answer).encode()]
-    else:
-        server.pieces, server.media_type = one.events, one.stream_type
-        if ending in ("cancelled", "closed", "abandoned"):
-            server.hangs_after = max(1, len(one.events) - 1)
-
-
-def call(client: httpx.Client, server: Answers, one: Format, ending: str) -> None:
-    """Make one call and let it end in one way."""
-    answer_with(server, one, ending)
-    stream = bool(one.events) and ending not in ("return", "error")
-    path = (one.stream_path or one.path) if stream else one.path
-    request = client.build_request(
-        "POST", url(server, path), json=request_of(one, stream=stream), headers=HEADERS
-    )
-    response = client.send(request, stream=stream)
-    if ending == "complete" or not stream:
-        response.read()
-        return
-    pieces = response.iter_bytes()
-    next(pieces)
-    if ending == "abandoned":
-        del pieces, response
-        gc.collect()
-        return
-    response.close()
-
-
-async def cancel(server: Answers, one: Format) -> None:
-    """Make one call and cancel it while it streams, or before the answer has come."""
-    answer_with(server, one, "cancelled")
-    path = one.stream_path or one.path
-    begun = asyncio.Event()
-
-    async def work() -> None:
-        async with httpx.AsyncClient() as client:
-            body = request_of(one, stream=True)
-            address = url(server, path)
-            async with client.stream("POST", address, json=body, headers=HEADERS) as response:
-                async for _ in response.aiter_bytes():
-                    begun.set()
-
-    task = asyncio.create_task(work())
-    await asyncio.wait_for(begun.wait(), 10)
-    task.cancel(mark("cancel-message"))
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
 
 
 @pytest.mark.parametrize("level", LEVELS)

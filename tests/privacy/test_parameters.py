@@ -10,9 +10,11 @@ from typing import Any
 
 import httpx
 import pytest
-from formats import FORMATS, SCHEMA, Format, mark
+from formats import FORMATS
+from marked_calls import HEADERS, url
+from marks import SCHEMA, mark
 from surroundings import Answers, watched
-from test_leaks import HEADERS, url
+from wire_format import Format
 
 import clew
 

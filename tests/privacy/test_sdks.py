@@ -9,8 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from formats import FORMATS, OPENAI_CHAT, Format, mark, odd
+from formats import FORMATS
+from marks import mark, odd
+from openai_formats import OPENAI_CHAT
 from surroundings import Answers, watched
+from wire_format import Format
 
 import clew
 

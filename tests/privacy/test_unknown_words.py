@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from formats import mark, odd
+from marks import mark, odd
 from surroundings import Answers
 
 import clew

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from formats import PREFIX
+from marks import PREFIX
 
 import clew
 from clew.cli import main
