@@ -1,4 +1,4 @@
-"""A provider for the frameworks and SDKs that are tapped."""
+"""Providers for the frameworks, SDKs and clients that are tapped."""
 
 from __future__ import annotations
 
@@ -12,8 +12,23 @@ from clew.testing import ScriptedProvider
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
+from bedrock_kit import Bedrock, Kit
+
 
 @pytest.fixture
 def server() -> Iterator[ScriptedProvider]:
     with ScriptedProvider() as provider:
         yield provider
+
+
+@pytest.fixture
+def bedrock() -> Iterator[Bedrock]:
+    """A server that answers as Bedrock does."""
+    with Bedrock() as running:
+        yield running
+
+
+@pytest.fixture(params=["boto3", "aiobotocore", "aioboto3"])
+def kit(request: pytest.FixtureRequest, bedrock: Bedrock) -> Kit:
+    """A client of Bedrock from each of the libraries, which are asked the same way."""
+    return Kit(request.param, bedrock)
