@@ -13,10 +13,12 @@ from clew.testing import ScriptedProvider
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 from bedrock_kit import Bedrock, Kit
+from callable_kit import Provider
 
 
 @pytest.fixture
 def server() -> Iterator[ScriptedProvider]:
+    """A provider on loopback."""
     with ScriptedProvider() as provider:
         yield provider
 
@@ -32,3 +34,9 @@ def bedrock() -> Iterator[Bedrock]:
 def kit(request: pytest.FixtureRequest, bedrock: Bedrock) -> Kit:
     """A client of Bedrock from each of the libraries, which are asked the same way."""
     return Kit(request.param, bedrock)
+
+
+@pytest.fixture
+def provider() -> Provider:
+    """An in-house provider, which speaks no HTTP."""
+    return Provider()
