@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 from bedrock_kit import Bedrock, Kit
 from callable_kit import Provider
+from httpx_kit import Keep
 
 
 @pytest.fixture
@@ -40,3 +42,10 @@ def kit(request: pytest.FixtureRequest, bedrock: Bedrock) -> Kit:
 def provider() -> Provider:
     """An in-house provider, which speaks no HTTP."""
     return Provider()
+
+
+@pytest.fixture
+def keep() -> Iterator[Keep]:
+    """Close, at the end of the test, each client that is passed through."""
+    with contextlib.ExitStack() as stack:
+        yield stack.enter_context
