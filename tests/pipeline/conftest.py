@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,8 @@ from clew import _guard
 from clew.pipeline import runtime
 from clew.settings import Settings
 from clew.testing import CaptureExporter, ScriptedProvider
+
+sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 Labels = dict[str, Any]
 
