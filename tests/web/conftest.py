@@ -1,4 +1,4 @@
-"""A real server on loopback over an empty store."""
+"""A real server on loopback over an empty store, and one over recorded calls."""
 
 import sys
 from collections.abc import Iterator
@@ -10,6 +10,9 @@ import pytest
 from clew.web.server import Running, start
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "store" / "support"))
+sys.path.insert(0, str(Path(__file__).parent / "support"))
+
+from shop import Shop
 
 
 @pytest.fixture
@@ -30,3 +33,12 @@ def http(server: Running) -> Iterator[httpx.Client]:
     """A client of that server."""
     with httpx.Client(base_url=server.address, timeout=20, trust_env=False) as client:
         yield client
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    """A running server, and what puts recorded calls into its folder."""
+    with start(port=0, store_path=tmp_path / "clew.db") as running:
+        found = Shop(running, tmp_path)
+        yield found
+        found.http.close()

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 import sample_runs
+from page_text import words
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.testclient import TestClient
@@ -58,24 +59,12 @@ def send(server: Running, *runs: sample_runs.Sample) -> None:
     ).raise_for_status()
 
 
-def words(page: httpx.Response) -> str:
-    """The text of a page, without its markup."""
-    collected: list[str] = []
-
-    class Collector(HTMLParser):
-        def handle_data(self, data: str) -> None:
-            collected.append(data)
-
-    Collector().feed(page.text.replace("<wbr>", ""))
-    return " ".join(" ".join(collected).split())
-
-
 def test_the_list_shows_runs_newest_first(viewer: httpx.Client) -> None:
     """Each run has its agent, status, and totals; traces without Clew are left out."""
     page = viewer.get("/")
     found = re.findall(r'href="/runs/([0-9a-f-]{36})"', page.text)
     assert [FAILED.run_id, SUSPENDED.run_id, TRIAGE.run_id] == found
-    shown = words(page)
+    shown = words(page.text)
     for expected in ("triage", "completed", "9.2k", "$0.0319", "failed", "no usage", "≥ $0.00500"):
         assert expected in shown
 
@@ -124,8 +113,8 @@ def test_the_list_is_filtered_and_paged(viewer: httpx.Client) -> None:
     page = viewer.get("/", params={"limit": 2})
     older = re.search(r'href="([^"]+)" rel="next"', page.text)
     assert older
-    assert "triage" in words(viewer.get(older[1].replace("&amp;", "&")))
-    assert "No run matches" in words(viewer.get("/", params={"agent": "nobody"}))
+    assert "triage" in words(viewer.get(older[1].replace("&amp;", "&")).text)
+    assert "No run matches" in words(viewer.get("/", params={"agent": "nobody"}).text)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +140,7 @@ def test_parameters_out_of_bounds_are_400(
     if path == "/api/runs":
         assert 400 == answer.json()["error"]["status"]
     else:
-        assert "400 Bad Request" in words(answer)
+        assert "400 Bad Request" in words(answer.text)
 
 
 def test_a_run_and_its_twin_agree(viewer: httpx.Client) -> None:
@@ -177,7 +166,7 @@ def test_a_run_and_its_twin_agree(viewer: httpx.Client) -> None:
 
 def test_the_header_states_the_totals(viewer: httpx.Client) -> None:
     """Status, duration, rounds, tokens with their parts, cost with its status, denials."""
-    shown = words(viewer.get(f"/runs/{TRIAGE.run_id}"))
+    shown = words(viewer.get(f"/runs/{TRIAGE.run_id}").text)
     for expected in (
         "Duration 8.42 s",
         "Rounds 4",
@@ -207,7 +196,7 @@ def test_denials_and_errors_are_told_in_words(viewer: httpx.Client) -> None:
 def test_segments_have_an_axis_each(viewer: httpx.Client) -> None:
     """A run that waited an hour shows both segments at their own scale, and the wait."""
     page = viewer.get(f"/runs/{SUSPENDED.run_id}")
-    shown = words(page)
+    shown = words(page.text)
     assert "Segment 1" in shown
     assert "after waiting 59 min 58 s" in shown
     assert "5.30 s in 2 segments" in shown
@@ -223,7 +212,7 @@ def test_a_span_can_be_opened_without_script(viewer: httpx.Client) -> None:
     alone = viewer.get(f"/runs/{TRIAGE.run_id}/spans/{denied.span_id}")
     part = viewer.get(f"/runs/{TRIAGE.run_id}/spans/{denied.span_id}", params={"fragment": "1"})
     for answer in (page, alone, part):
-        shown = words(answer)
+        shown = words(answer.text)
         assert "clew.decision.reason trust_zone" in shown
         assert "2026-12-01T10:00:02.424000000Z" in shown
     assert "<html" not in part.text
@@ -234,7 +223,7 @@ def test_a_span_can_be_opened_without_script(viewer: httpx.Client) -> None:
 def test_events_and_links_are_shown(viewer: httpx.Client) -> None:
     """An exception event appears by type; the link of a resumed segment leads to the one before."""
     broken = FAILED.spans[-1]
-    shown = words(viewer.get(f"/runs/{FAILED.run_id}", params={"span": broken.span_id}))
+    shown = words(viewer.get(f"/runs/{FAILED.run_id}", params={"span": broken.span_id}).text)
     assert "exception +921 ms" in shown
     assert "exception.type openai.InternalServerError" in shown
     first, second = (each for each in SUSPENDED.spans if each.name.startswith("invoke_agent"))
@@ -250,7 +239,7 @@ def test_another_version_of_a_span_is_pointed_out(served: Running, viewer: httpx
     span = run.spans[1]
     span.attributes[semconv.USAGE_INPUT] = 31_337
     send(served, run)
-    shown = words(viewer.get(f"/runs/{run.run_id}", params={"span": span.span_id}))
+    shown = words(viewer.get(f"/runs/{run.run_id}", params={"span": span.span_id}).text)
     assert "1 copy of spans arrived with other content; the first version is shown." in shown
     assert "3 identical copies arrived again and changed nothing." in shown
     assert "Another version arrived gen_ai.usage.input_tokens 31337" in shown
@@ -289,7 +278,7 @@ def test_what_is_not_there_is_404(viewer: httpx.Client, path: str) -> None:
 def test_a_trace_of_others_is_shown_too(viewer: httpx.Client) -> None:
     """A trace without Clew has a page: what is not known is a dash, never zero."""
     page = viewer.get(f"/runs/{FOREIGN.run_id}")
-    assert f"Rounds {UNKNOWN} Tool calls {UNKNOWN}" in words(page)
+    assert f"Rounds {UNKNOWN} Tool calls {UNKNOWN}" in words(page.text)
     assert None is viewer.get(f"/api/runs/{FOREIGN.run_id}").json()["run"]["rounds"]
 
 
@@ -332,7 +321,7 @@ def test_a_fault_is_500_without_details(caplog: pytest.LogCaptureFixture) -> Non
     for path in ("/", f"/runs/{TRIAGE.run_id}"):
         page = client.get(path)
         assert 500 == page.status_code
-        assert "500 Internal Server Error" in words(page)
+        assert "500 Internal Server Error" in words(page.text)
         assert "secret" not in page.text
     assert 500 == client.get("/api/runs").json()["error"]["status"]
     assert "Clew could not show a page (SearchPage" in caplog.text
@@ -391,7 +380,9 @@ def test_everything_that_was_sent_is_escaped(served: Running, viewer: httpx.Clie
             assert not [name for name in attributes if name.startswith("on") or name == "style"]
             assert not (attributes.get("href") or "").startswith("javascript:")
         assert "49" not in page.text.split("{{7*7}}")[0][-20:]
-        assert HOSTILE.replace("\x00", "").split("<")[1][:9] in words(page).replace("\ufffd", "")
+        assert HOSTILE.replace("\x00", "").split("<")[1][:9] in words(page.text).replace(
+            "\ufffd", ""
+        )
 
 
 def test_the_security_headers_are_everywhere(viewer: httpx.Client) -> None:
@@ -414,7 +405,7 @@ def test_an_empty_store_says_how_to_begin(store_file: Path) -> None:
     """The first page names the endpoint to send to."""
     with start(port=0, store_path=store_file) as running:
         page = httpx.get(running.address, trust_env=False)
-        assert f"OTEL_EXPORTER_OTLP_ENDPOINT={running.address}" in words(page)
+        assert f"OTEL_EXPORTER_OTLP_ENDPOINT={running.address}" in words(page.text)
 
 
 def test_pages_are_small(viewer: httpx.Client) -> None:

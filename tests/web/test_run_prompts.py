@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 
 import httpx
 import pytest
 import sample_calls as calls
 import sample_runs
+from page_text import words
 
 from clew.prompts.compare import CacheBreak
 from clew.sources.prompt_report import RoundBreak, of_rounds, round_of_row
@@ -44,17 +44,6 @@ def send(viewer: httpx.Client, run: sample_runs.Sample) -> None:
         content=sample_runs.protobuf(run),
         headers={"content-type": "application/x-protobuf"},
     ).raise_for_status()
-
-
-def words(page: str) -> str:
-    collected: list[str] = []
-
-    class Collector(HTMLParser):
-        def handle_data(self, data: str) -> None:
-            collected.append(data)
-
-    Collector().feed(page)
-    return " ".join(" ".join(collected).split())
 
 
 def test_breaks_are_attributed_with_capture_off(viewer: httpx.Client) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 
 import httpx
 import pytest
+from page_text import words
 
 from clew.prompts.skills import Skill, checksum
 from clew.prompts.snippets import Snippet
@@ -44,17 +44,6 @@ def viewer(store: Path) -> Iterator[httpx.Client]:
         httpx.Client(base_url=running.address, timeout=20, trust_env=False) as client,
     ):
         yield client
-
-
-def words(page: str) -> str:
-    collected: list[str] = []
-
-    class Collector(HTMLParser):
-        def handle_data(self, data: str) -> None:
-            collected.append(data)
-
-    Collector().feed(page)
-    return " ".join(" ".join(collected).split())
 
 
 def test_an_empty_store_says_how_to_begin(viewer: httpx.Client) -> None:
