@@ -10,14 +10,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from metric_kit import (
-    MARK,
-    MESSAGES,
-    MODEL,
-    OPENAI_RATES,
-    chat,
-    host,
-)
+from metric_kit import MARK, MESSAGES, MODEL, OPENAI_RATES, chat, host
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 
 import clew

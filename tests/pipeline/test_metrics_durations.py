@@ -9,10 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from metric_kit import (
-    chat,
-    chat_async,
-)
+from metric_kit import chat, chat_async
 
 import clew
 from clew.facts import Usage

@@ -13,13 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from skill_kit import dropped, included, made
 
-from clew.prompts.skills import (
-    DEFAULT_BYTES,
-    SkillBlock,
-    build_block,
-    defused,
-    with_block,
-)
+from clew.prompts.skills import DEFAULT_BYTES, SkillBlock, build_block, defused, with_block
 
 # --- the budget -----------------------------------------------------------------------------------
 

@@ -16,13 +16,7 @@ from clew.prompts.composer import select_skills
 from clew.prompts.configuration import Configuration
 from clew.prompts.forms import skill_form, skill_state
 from clew.prompts.repository import MemoryRepository
-from clew.prompts.skills import (
-    Skill,
-    SkillBlock,
-    build_block,
-    checksum,
-    trust_rank,
-)
+from clew.prompts.skills import Skill, SkillBlock, build_block, checksum, trust_rank
 
 # --- the entity -----------------------------------------------------------------------------------
 

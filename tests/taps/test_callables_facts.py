@@ -11,12 +11,7 @@ import groq
 import openai
 import openrouter.types as openrouter_types
 import pytest
-from callable_kit import (
-    Provider,
-    answer,
-    complete,
-    rounds,
-)
+from callable_kit import Provider, answer, complete, rounds
 from mistralai.client import types as mistral_types
 
 import clew

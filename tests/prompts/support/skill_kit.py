@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clew.prompts.skills import (
-    Skill,
-    SkillBlock,
-    checksum,
-)
+from clew.prompts.skills import Skill, SkillBlock, checksum
 
 
 def made(identifier: str = "pdf", body: str = "Read PDFs.", **members: Any) -> Skill:
