@@ -13,6 +13,7 @@ from clew.testing import CaptureExporter, ScriptedProvider
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
+from desk import Desk
 from loop_kit import MODES, Kit
 
 
@@ -40,3 +41,9 @@ async def kit(mode: str, govern: Callable[..., CaptureExporter]) -> AsyncIterato
         kit = Kit(mode, server, govern())
         async with kit.provider:
             yield kit
+
+
+@pytest.fixture
+def desk(kit: Kit, tmp_path: Path) -> Desk:
+    """A loop with a tool that needs an approval."""
+    return Desk(kit, tmp_path)

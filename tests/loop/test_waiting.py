@@ -1,4 +1,4 @@
-"""Runs that wait for an approval or for a person's input, and go on, here or elsewhere."""
+"""Runs that wait for an approval and go on, here or in another process."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loop_kit import Kit, asks, snippet
+from desk import BOB, DONE, TURN, Desk
+from loop_kit import Kit, snippet
 
-from clew.actors import Actor
 from clew.errors import RunReferenceError
 from clew.facts import Usage
-from clew.gates.approval import ApprovalGate, approve, deny
-from clew.gates.approval_store import MemoryApprovals, SqliteApprovals
-from clew.gates.tool import ToolGate, ToolRule
+from clew.gates.approval import ApprovalGate, approve
+from clew.gates.approval_store import SqliteApprovals
+from clew.gates.tool import ToolRule
 from clew.loop import (
     Augmentation,
     Loop,
-    LoopResult,
     RunOptions,
     SqliteFence,
     StateError,
@@ -33,68 +32,6 @@ from clew.loop import (
 from clew.loop.state import State
 from clew.prompts.repository import MemoryRepository
 from clew.testing import CaptureExporter, Reply
-
-USAGE = Usage(input_tokens=100, output_tokens=10)
-DONE = Reply(text="Done.", usage=USAGE)
-TURN = Reply(
-    text="I pay.",
-    tool_calls=(asks("look"), asks("pay", {"euros": 64}, call_id="c2")),
-    usage=USAGE,
-)
-BOB = Actor(id="bob", grants=frozenset({"agent_approve"}))
-
-
-class Desk:
-    """A loop with a tool that needs an approval."""
-
-    def __init__(self, kit: Kit, tmp_path: Path, **more: Any) -> None:
-        self.kit = kit
-        self.done: list[Any] = []
-        self.rules = {"look": ToolRule(), "pay": ToolRule()}
-        self.store = MemoryApprovals()
-        self.fence = SqliteFence(tmp_path / "writes.db")
-        self.loop = kit.loop(
-            Tool(name="look", function=lambda: self.did("look"), effect="read_only"),
-            Tool(name="pay", function=lambda euros: self.did(f"paid {euros}")),
-            loop={
-                "fence": self.fence,
-                "gates": (ApprovalGate({"pay"}, store=self.store), ToolGate(self.rules)),
-                **more.pop("loop", {}),
-            },
-            **more,
-        )
-
-    def did(self, what: str) -> str:
-        self.done.append(what)
-        return what
-
-    async def begin(self, **more: Any) -> LoopResult:
-        self.kit.script(TURN)
-        result = await self.kit.run(self.loop, options=RunOptions(actor="ann"), **more)
-        assert result.waiting is not None
-        return result
-
-    def approve(self) -> None:
-        (pending,) = self.store.pending()
-        approve(self.store, pending.id, BOB, digest=pending.digest)
-
-    def deny(self) -> None:
-        (pending,) = self.store.pending()
-        deny(self.store, pending.id, BOB, digest=pending.digest)
-
-    async def resume(self, result: LoopResult, **more: Any) -> LoopResult:
-        assert result.waiting is not None
-        return await self.kit.resume(self.loop, result.waiting.state, actor="ann", **more)
-
-    @property
-    def results(self) -> list[str]:
-        messages = self.kit.bodies[-1]["messages"]
-        return [each["content"] for each in messages if each["role"] == "tool"]
-
-
-@pytest.fixture
-def desk(kit: Kit, tmp_path: Path) -> Desk:
-    return Desk(kit, tmp_path)
 
 
 async def test_a_turn_waits_before_any_of_its_calls_is_executed(desk: Desk):
@@ -127,7 +64,7 @@ async def test_an_approved_turn_is_executed(desk: Desk):
     result = await desk.resume(begun, trace=trace)
     assert (result.status, result.text, result.run_id) == ("completed", "Done.", begun.run_id)
     assert desk.done == ["look", "paid 64"]
-    assert desk.results == ["look", "paid 64"]
+    assert desk.kit.told == ["look", "paid 64"]
     assert trace.steps[0].as_dict() == {
         "kind": "approval",
         "round": 1,
@@ -186,7 +123,7 @@ async def test_a_denied_call_is_told_to_the_model(desk: Desk):
     trace = Trace()
     result = await desk.resume(begun, trace=trace)
     assert (result.status, desk.done) == ("completed", ["look"])
-    assert desk.results[1] == "A person has denied this call; the tool was not executed."
+    assert desk.kit.told[1] == "A person has denied this call; the tool was not executed."
     assert (trace.steps[0].approved, trace.steps[0].decided_by) == (False, "bob")
     (step,) = [step for step in trace.steps if step.tool_name == "pay"]
     assert (step.tool_is_error, step.duration_ms) == (True, 0.0)
@@ -222,7 +159,7 @@ async def test_what_is_no_longer_permitted_is_refused(desk: Desk):
     desk.kit.script(DONE)
     result = await desk.resume(begun)
     assert (result.status, desk.done) == ("completed", ["look"])
-    assert desk.results[1] == "This call is not permitted; the tool was not executed."
+    assert desk.kit.told[1] == "This call is not permitted; the tool was not executed."
     assert [body["tools"][0]["function"]["name"] for body in desk.kit.bodies] == ["look", "look"]
     assert [len(body["tools"]) for body in desk.kit.bodies] == [2, 1]
 
@@ -333,135 +270,8 @@ class Once:
         return Verdict(outcome="require_approval" if self.asked == 1 else "allow", reason="x")
 
 
-# --- input ---------------------------------------------------------------------------------------
+# --- another process ------------------------------------------------------------------------------
 
-SCHEMA = {
-    "type": "object",
-    "properties": {"iban": {"type": "string", "minLength": 4}},
-    "required": ["iban"],
-}
-
-
-class Form(Desk):
-    """A loop with a tool that a person has to give something for."""
-
-    def __init__(self, kit: Kit, tmp_path: Path, *, schema: Any = SCHEMA, gates: Any = ()) -> None:
-        self.kit = kit
-        self.done: list[Any] = []
-        self.store = MemoryApprovals()
-        pay = Tool(
-            name="pay",
-            function=lambda euros, iban: self.did(f"{euros} to {iban}"),
-            input_schema=schema,
-        )
-        look = Tool(name="look", function=lambda: self.did("look"), effect="read_only")
-        fence = SqliteFence(tmp_path / "writes.db")
-        self.loop = kit.loop(look, pay, loop={"fence": fence, "gates": gates})
-
-
-@pytest.fixture
-def form(kit: Kit, tmp_path: Path) -> Form:
-    return Form(kit, tmp_path)
-
-
-async def test_a_run_waits_for_input(form: Form):
-    """What is wanted is told: the call, the tool and the schema."""
-    trace = Trace()
-    result = await form.begin(trace=trace)
-    waiting = result.waiting
-    assert waiting is not None
-    assert (result.status, waiting.kind, form.done) == ("waiting_for_input", "input", [])
-    (wanted,) = waiting.inputs
-    assert (wanted.key, wanted.tool, wanted.place, wanted.schema) == ("c2", "pay", 1, SCHEMA)
-    assert form.kit.ended == {"status": "waiting_for_input"}
-    (step,) = [step for step in trace.steps if step.kind == "tool"]
-    assert (step.tool_name, step.tool_is_error, step.duration_ms) == ("pay", True, 0.0)
-
-
-async def test_input_is_put_over_the_models_arguments(form: Form):
-    """Only what the schema declares; who gave it is in the trace."""
-    begun = await form.begin()
-    assert begun.waiting is not None
-    form.kit.script(DONE)
-    trace = Trace()
-    result = await form.resume(
-        begun,
-        inputs={"c2": {"iban": "DE99", "euros": 1_000_000}},
-        digest=begun.waiting.digest,
-        submitted_by="ann",
-        trace=trace,
-    )
-    assert (result.status, form.done) == ("completed", ["look", "64 to DE99"])
-    first = trace.steps[0]
-    assert (first.kind, first.round, first.submitted_by) == ("input", 1, "ann")
-    assert len({span.context.trace_id for span in form.kit.exported.spans}) == 1
-
-
-@pytest.mark.parametrize(
-    ("inputs", "digest", "reason", "said"),
-    [
-        ({"c2": {"iban": "DE99"}}, None, "digest_mismatch", ""),
-        ({"c2": {"iban": "DE99"}}, "0" * 64, "digest_mismatch", ""),
-        ({}, "right", "invalid_input", "c2 is missing"),
-        (None, "right", "invalid_input", "c2 is missing"),
-        ({"c2": {"iban": "X"}}, "right", "invalid_input", "c2.iban is outside of its bounds"),
-        ({"c2": {}}, "right", "invalid_input", "c2.iban is missing"),
-        (
-            {"c2": {"iban": "DE99"}, "c3": {}},
-            "right",
-            "invalid_input",
-            "c3 is none of the calls that wait",
-        ),
-    ],
-)
-async def test_input_that_does_not_fit_is_refused(
-    form: Form, inputs: Any, digest: str | None, reason: str, said: str
-):
-    """Before the run goes on; the state can be used again."""
-    begun = await form.begin()
-    assert begun.waiting is not None
-    right = begun.waiting.digest
-    with pytest.raises(StateError) as refused:
-        await form.resume(begun, inputs=inputs, digest=right if digest == "right" else digest)
-    assert refused.value.reason == reason
-    assert said in str(refused.value)
-    assert (form.done, len(form.kit.spans("invoke_agent"))) == ([], 1)
-    form.kit.script(DONE)
-    await form.resume(begun, inputs={"c2": {"iban": "DE99"}}, digest=right)
-    assert form.done == ["look", "64 to DE99"]
-
-
-async def test_a_schema_that_changed_meanwhile_is_another_digest(kit: Kit, tmp_path: Path):
-    """What was seen is not what would be executed."""
-    form = Form(kit, tmp_path)
-    begun = await form.begin()
-    assert begun.waiting is not None
-    form.loop = Form(kit, tmp_path, schema={**SCHEMA, "required": []}).loop
-    with pytest.raises(StateError) as refused:
-        await form.resume(begun, inputs={"c2": {}}, digest=begun.waiting.digest)
-    assert refused.value.reason == "digest_mismatch"
-
-
-async def test_input_comes_before_the_approval(kit: Kit, tmp_path: Path):
-    """What is approved is what is executed: with the person's input, to the last byte."""
-    store = MemoryApprovals()
-    form = Form(kit, tmp_path, gates=(ApprovalGate({"pay"}, store=store),))
-    form.store = store
-    begun = await form.begin()
-    assert begun.waiting is not None
-    assert store.pending() == []
-    waiting = await form.resume(begun, inputs={"c2": {"iban": "DE99"}}, digest=begun.waiting.digest)
-    assert (waiting.status, form.done) == ("waiting_for_approval", [])
-    form.approve()
-    kit.script(DONE)
-    result = await form.resume(waiting)
-    assert (result.status, form.done) == ("completed", ["look", "64 to DE99"])
-    with pytest.raises(StateError) as refused:
-        await form.resume(waiting, inputs={"c2": {"iban": "DE66"}})
-    assert refused.value.reason == "not_waiting_for_input"
-
-
-# --- another process -----------------------------------------------------------------------------
 
 ELSEWHERE = """
 import json, sys
@@ -540,5 +350,4 @@ async def test_another_process_goes_on(
         "traces": [begun.run_id.replace("-", "")],
         "segments": [2],
     }
-    told = [each["content"] for each in kit.bodies[-1]["messages"] if each["role"] == "tool"]
-    assert told == ["seen", "paid 64"]
+    assert kit.told == ["seen", "paid 64"]

@@ -11,6 +11,8 @@ from clew.providers import provider
 from clew.testing import CaptureExporter, Reply, ScriptedProvider, ScriptedToolCall
 
 MODES = ("sync", "async")
+DONE = Reply(text="Done.")
+"""What ends a conversation."""
 
 
 def asks(name: str, arguments: Any = None, *, call_id: str | None = None) -> ScriptedToolCall:
@@ -78,6 +80,16 @@ class Kit:
             [(message["role"], message["content"]) for message in body["messages"]]
             for body in self.bodies
         ]
+
+    @property
+    def told(self) -> list[Any]:
+        """What the model was told of its tool calls, in the last request."""
+        return [each["content"] for each in self.bodies[-1]["messages"] if each["role"] == "tool"]
+
+    @property
+    def outcomes(self) -> list[Any]:
+        """How each tool call ended."""
+        return [span["clew.tool.outcome"] for span in self.spans("execute_tool")]
 
     def spans(self, name: str) -> list[dict[str, Any]]:
         """Return the attributes of exported spans of this name."""
