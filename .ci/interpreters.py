@@ -33,7 +33,8 @@ PACKAGES = (
 TESTS = (
     "tests/test_facade.py", "tests/test_setup.py", "tests/test_runs.py", "tests/test_context.py",
     "tests/test_streams.py", "tests/test_tools.py", "tests/test_decisions.py",
-    "tests/pipeline", "tests/store", "tests/audit/test_verify.py", "tests/audit/test_erasure.py",
+    "tests/pipeline", "tests/store", "tests/audit/test_verify.py", "tests/audit/test_tampering.py",
+    "tests/audit/test_erasure.py",
     "tests/processes/test_child_processes.py", "tests/clients/test_endings.py",
     "tests/clients/test_attempts.py",
 )  # fmt: skip

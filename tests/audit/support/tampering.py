@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 import clew
+from clew.audit.keys import KeyRing
+from clew.integrity import Key
+from clew.settings import Settings
 from clew.sources.otlp_json import OtlpJsonSource
 from clew.store.records import RunRecord
+from clew.testing import CaptureExporter
 
 SECRET = "a secret of the tests"
 BODY = {"model": "gpt-5-mini", "messages": [{"role": "user", "content": "hello"}]}
@@ -69,3 +74,17 @@ def attribute(span: dict[str, Any], key: str) -> Any:
         if pair["key"] == key:
             return pair["value"]
     return None
+
+
+@cache
+def whole_run() -> tuple[dict[str, Any], KeyRing]:
+    """Return one exported run and its key."""
+    exporter = CaptureExporter()
+    settings = Settings.from_environment(
+        integrity_key="k", seal_grace_s=0.0, export_delay_ms=20, digest_key="d"
+    )
+    clew.configure("tests", settings=settings, span_exporters=[exporter])
+    with clew.run("desk", tenant="acme"), clew.tool("search", effect="read_only"):
+        clew.decide("tool", "deny", reason="no", policy="p", policy_version="1", subject="search")
+    clew.shutdown()
+    return exporter.otlp_json(), KeyRing([Key(b"k")])
