@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan
+from run_spans import attributes
 
 import clew
 from clew import levels
@@ -48,10 +48,6 @@ def test_levels_have_names() -> None:
         clew.capture("all")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError):
         clew.run("a", capture="all")  # type: ignore[arg-type]
-
-
-def attributes(span: ReadableSpan) -> dict[str, Any]:
-    return dict(span.attributes or {})
 
 
 def run_level(exporter: CaptureExporter) -> Any:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-import contextvars
 import threading
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan
+from run_spans import attributes, root
 
 import clew
 from clew.audit.verify import verify
@@ -31,15 +29,6 @@ ENDINGS = [
     (SystemExit(3), "failed", "error"),
     (GeneratorExit(), "cancelled", "cancelled"),
 ]
-
-
-def attributes(span: ReadableSpan) -> dict[str, Any]:
-    return dict(span.attributes or {})
-
-
-def root(exported: CaptureExporter) -> dict[str, Any]:
-    (span,) = exported.by_name("invoke_agent")
-    return attributes(span)
 
 
 def test_the_trace_id_is_the_run_id(exported: CaptureExporter) -> None:
@@ -348,173 +337,6 @@ def test_a_run_object_is_used_once(exported: CaptureExporter) -> None:
         pass
 
 
-def test_decorated_functions_are_runs(exported: CaptureExporter) -> None:
-    """Each call of a decorated function is a run of its own, and keeps the function's face."""
-
-    @clew.run("triage")
-    def work(number: int) -> int:
-        """Double."""
-        return number * 2
-
-    assert (work(2), work(3)) == (4, 6)
-    assert (work.__name__, work.__doc__) == ("work", "Double.")
-    first, second = exported.by_name("invoke_agent")
-    assert first.context.trace_id != second.context.trace_id
-
-
-async def test_decorated_coroutines_are_runs(exported: CaptureExporter) -> None:
-    """A coroutine function stays one, and what it awaits belongs to its run."""
-
-    @clew.run("triage")
-    async def work() -> str:
-        await asyncio.sleep(0)
-        with clew.tool("search"):
-            await asyncio.sleep(0)
-        return "done"
-
-    assert asyncio.iscoroutinefunction(work)
-    assert await work() == "done"
-    assert root(exported)["clew.run.tool_calls"] == 1
-
-
-def test_a_decorated_generator_is_a_run_from_first_to_last_step(exported: CaptureExporter) -> None:
-    """Its body runs in the run, its consumer never does; `send`, `throw` and the result pass."""
-
-    @clew.run("triage")
-    def work() -> Iterator[Any]:
-        with clew.tool("one"):
-            got = yield clew.current_run()
-        try:
-            yield got
-        except LookupError:
-            with clew.tool("two"):
-                yield "thrown"
-        return "result"
-
-    steps = work()
-    assert clew.current_run() is None
-    run = next(steps)
-    assert isinstance(run.run_id, uuid.UUID)
-    assert clew.current_run() is None
-    assert steps.send("sent") == "sent"
-    assert steps.throw(LookupError()) == "thrown"
-    assert clew.current_run() is None
-    with pytest.raises(StopIteration) as stop:
-        next(steps)
-    assert stop.value.value == "result"
-    found = root(exported)
-    assert (found["clew.run.status"], found["clew.run.tool_calls"]) == ("completed", 2)
-    (run_span,) = exported.by_name("invoke_agent")
-    tools = exported.by_name("execute_tool")
-    assert {span.parent.span_id for span in tools} == {run_span.context.span_id}
-
-
-def test_a_generator_closed_early_is_cancelled(exported: CaptureExporter) -> None:
-    """Closing runs the body's `finally` and ends the run once."""
-    done = []
-
-    @clew.run("triage")
-    def work() -> Iterator[int]:
-        try:
-            yield 1
-            yield 2
-        finally:
-            done.append(True)
-
-    steps = work()
-    next(steps)
-    steps.close()
-    steps.close()
-    assert done == [True]
-    assert root(exported)["clew.run.status"] == "cancelled"
-
-
-async def test_an_async_generator_closed_in_another_task_ends_once(
-    exported: CaptureExporter, caplog: pytest.LogCaptureFixture
-) -> None:
-    """No context token crosses a `yield`: closing elsewhere neither fails nor logs."""
-
-    @clew.run("triage")
-    async def work() -> AsyncIterator[int]:
-        with clew.tool("search"):
-            yield 1
-            yield 2
-
-    steps = work()
-    assert await anext(steps) == 1
-    assert clew.current_run() is None
-    await asyncio.create_task(steps.aclose())
-    assert root(exported)["clew.run.status"] == "cancelled"
-    assert caplog.records == []
-
-
-def test_threads_belong_to_the_run_when_bound(exported: CaptureExporter) -> None:
-    """`clew.bind` carries the run into an executor; unbound work has none."""
-
-    def work() -> uuid.UUID | None:
-        with clew.tool("search"):
-            run = clew.current_run()
-            return run.run_id if run else None
-
-    with clew.run("triage") as run, concurrent.futures.ThreadPoolExecutor(2) as pool:
-        bound = [pool.submit(clew.bind(work)) for _ in range(4)]
-        unbound = pool.submit(work)
-        assert [future.result() for future in bound] == [run.run_id] * 4
-        assert unbound.result() is None
-    inside = [s for s in exported.by_name("execute_tool") if s.context.trace_id == run.run_id.int]
-    assert len(inside) == 4
-
-
-async def test_tasks_belong_to_the_run_that_started_them(exported: CaptureExporter) -> None:
-    """Twenty interleaved runs, each with two tasks, keep their spans apart."""
-
-    async def one(number: int) -> uuid.UUID:
-        async with clew.run("triage") as run:
-
-            async def child() -> None:
-                await asyncio.sleep(0.001 * (number % 5))
-                with clew.tool("search"):
-                    await asyncio.sleep(0)
-
-            await asyncio.gather(child(), child())
-            return run.run_id
-
-    run_ids = await asyncio.gather(*(one(number) for number in range(20)))
-    spans = exported.by_name("execute_tool")
-    counts = dict.fromkeys(run_ids, 0)
-    for span in spans:
-        counts[uuid.UUID(int=span.context.trace_id)] += 1
-    assert set(counts.values()) == {2}
-
-
-async def test_a_task_that_outlives_its_run_still_belongs_to_it(exported: CaptureExporter) -> None:
-    """A late span has its parent and is exported; the run lists what was open at its end."""
-
-    async def late() -> None:
-        with clew.tool("slow"):
-            await asyncio.sleep(0.02)
-
-    async with clew.run("triage"):
-        task = asyncio.create_task(late())
-        await asyncio.sleep(0)
-    await task
-    (tool,) = exported.by_name("execute_tool slow")
-    (run,) = exported.by_name("invoke_agent")
-    assert tool.parent.span_id == run.context.span_id
-    assert attributes(run)["clew.run.open_seqs"] == (attributes(tool)["clew.seq"],)
-
-
-def test_foreign_spans_of_the_trace_are_stamped(exported: CaptureExporter) -> None:
-    """A span of another library inside the run gets identity and a number in the sequence."""
-    with clew.run("triage"), trace.get_tracer("library").start_as_current_span("SELECT"):
-        clew.decide("tool", "allow")
-    (foreign,) = exported.by_name("SELECT")
-    (decision,) = exported.by_name("decide tool")
-    assert attributes(foreign)["clew.seq"] == 3
-    assert attributes(decision)["clew.seq"] == 4
-    assert attributes(foreign)["clew.agent.id"] == attributes(decision)["clew.agent.id"]
-
-
 def test_without_configuration_everything_is_a_no_op() -> None:
     """Runs, tools and decisions do nothing, and a malformed run id is still refused."""
     with clew.run("triage") as run, clew.tool("search") as tool:
@@ -524,14 +346,6 @@ def test_without_configuration_everything_is_a_no_op() -> None:
     assert clew.resume(run.reference()).run_id == run.run_id
     with pytest.raises(RunIdError):
         clew.run("triage", run_id="order-42")
-
-
-def test_the_run_survives_a_copied_context(exported: CaptureExporter) -> None:
-    """`contextvars.copy_context` carries the run too."""
-    with clew.run("triage") as run:
-        copied = contextvars.copy_context()
-    assert copied.run(clew.current_run) is run
-    assert clew.current_run() is None
 
 
 def test_identifiers_are_exported_and_prose_is_not(exported: CaptureExporter) -> None:
