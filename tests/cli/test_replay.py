@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from corpus_folder import CORPUS
 
 KEYS = [
     "id",
@@ -72,12 +73,10 @@ def rows(result: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def corpus() -> Path:
-    given = os.environ.get("CLEW_CORPUS")
-    folder = Path(given) if given else Path(__file__).parents[3] / "shared" / "corpus"
-    if not folder.is_dir():
-        assert os.environ.get("CI") != "true", f"no recorded traffic at {folder}"
-        pytest.skip(f"no recorded traffic at {folder}")
-    return folder
+    if not CORPUS.is_dir():
+        assert os.environ.get("CI") != "true", f"no recorded traffic at {CORPUS}"
+        pytest.skip(f"no recorded traffic at {CORPUS}")
+    return CORPUS
 
 
 @pytest.fixture(scope="module")

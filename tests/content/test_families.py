@@ -5,15 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
+from corpus_folder import CORPUS
 from wire_format import frames, ndjson, sse
 
 from clew import content
 
-CORPUS = Path(os.environ.get("CLEW_CORPUS", Path(__file__).parents[2] / "../shared/corpus"))
 FRAMES = "application/vnd.amazon.eventstream"
 
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from corpus_folder import CORPUS
 
 from clew.providers import ChatRequest, ChatResponse, Message, ProviderError, provider
 
-CORPUS = Path(os.environ.get("CLEW_CORPUS", Path(__file__).parents[2] / "../shared/corpus"))
 CHAT = {"openrouter", "mistral", "groq"}
 ASK = ChatRequest(model="small", messages=(Message.user("Hello"),))
 

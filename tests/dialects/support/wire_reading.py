@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+from collections.abc import Sequence
 from typing import Any
 
 from clew.dialects import recognise
@@ -68,3 +70,15 @@ def chunk(delta: dict[str, Any] | None = None, **rest: Any) -> dict[str, Any]:
     """A chat completions chunk with one choice."""
     choice = {"index": 0, "delta": delta or {}, "finish_reason": rest.pop("finish", None)}
     return {"id": "c1", "model": "m-1", "choices": [choice], **rest}
+
+
+def random_pieces(
+    body: bytes, cut: random.Random, sizes: Sequence[int] = (1, 2, 3, 40, 150, 400)
+) -> list[bytes]:
+    """Cut a body at random places."""
+    pieces: list[bytes] = []
+    while body:
+        size = cut.choice(sizes)
+        pieces.append(body[:size])
+        body = body[size:]
+    return pieces
