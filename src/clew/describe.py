@@ -1,6 +1,6 @@
 """What a round's span says: facts to attributes, each obeying its rule.
 
-Written out field by field: this runs once for every model call, on the caller's path.
+Written out field by field: this runs once for every model call.
 """
 
 from __future__ import annotations
@@ -214,7 +214,6 @@ def add_tool_calls(
     attributes: dict[str, Any],
     calls: Collection[ToolCall],
     known: Collection[str],
-    registered: Collection[str],
     digests: LazyDigests,
 ) -> None:
     """Name the tool calls asked for; a name that nobody but the model gave leaves as a digest.
@@ -222,8 +221,7 @@ def add_tool_calls(
     Args:
         attributes: where to add.
         calls: the tool calls.
-        known: names that requests have offered.
-        registered: names registered in code.
+        known: names that requests have offered, or that are registered in code.
         digests: makes the digests of other names.
     """
     ids: list[str] = []
@@ -232,7 +230,7 @@ def add_tool_calls(
     for call in calls:
         call_id, name = call.id, call.name or ""
         ids.append(call_id if call_id and _fits_id(call_id) is not None else OTHER)
-        if name in known or name in registered:
+        if name in known:
             names.append(name if _tools.apply(name) is not DROPPED else OTHER)
         else:
             names.append(OTHER)

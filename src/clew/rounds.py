@@ -26,6 +26,7 @@ from clew.pipeline.asked import Asked
 from clew.pipeline.late import Pending, add_cost
 from clew.pipeline.light import LightSpan
 from clew.pipeline.runtime import Runtime
+from clew.pipeline.totals import Totals
 from clew.pricing import PENDING, Cost, compute
 from clew.rules import DROPPED, OTHER
 from clew.semconv import (
@@ -36,7 +37,15 @@ from clew.semconv import (
     ROUND,
     SEQ,
 )
-from clew.spans import Agent, Node, Terminated, error_type, is_cancellation, put
+from clew.spans import (
+    Agent,
+    Node,
+    Terminated,
+    error_type,
+    is_cancellation,
+    put,
+    without_digests,
+)
 from clew.tools import REGISTERED, infer, joined
 from clew.typing import Route
 
@@ -46,6 +55,8 @@ _ERROR = semconv.RULES[semconv.ERROR_TYPE].apply
 UNKNOWN_COST = Cost(status="unknown")
 NOT_BILLED = Cost(status="priced", usd=0.0)
 _NO_TOKENS = Usage(input_tokens=0, output_tokens=0)
+_UNCOUNTED_MOST = 64
+"""Rounds of a run that wait to be counted; the export thread may be late."""
 
 
 class Ending(Struct, frozen=True, kw_only=True):
@@ -121,11 +132,13 @@ class Round(Node):
         "content",
         "cost",
         "counted",
+        "ended_ns",
         "ending",
         "failed_as",
         "from_cache",
         "grouped",
         "hops",
+        "known_tools",
         "late",
         "number",
         "operation",
@@ -167,7 +180,11 @@ class Round(Node):
         self.content: CapturedCall | None = None
         """What is captured of the call, where the capture level lets content through."""
         self.ending: Ending
-        self.cost: Cost
+        self.ended_ns: int
+        self.cost: Cost | None = None
+        """None until the round was counted."""
+        self.known_tools: Sequence[str] = ()
+        """Those tools the answer asks for that were offered or registered."""
 
     def open(
         self,
@@ -254,7 +271,7 @@ class Round(Node):
             infer(runtime, agent, call, here)
         return here
 
-    def _ask(self, runtime: Runtime, calls: Sequence[ToolCall], end_ns: int) -> None:
+    def _ask(self, runtime: Runtime, calls: Sequence[ToolCall]) -> None:
         """Remember the tool calls that this round asked for."""
         agent = self.agent
         if agent is None:
@@ -263,11 +280,11 @@ class Round(Node):
         else:
             # In a run, the run says where what answers belongs.
             book, offered, anchor = agent.asked, agent.offered, INVALID_SPAN_CONTEXT
-        number = self.number
         asked: list[Asked] = []
         for call in calls:
             known = call.name in offered or call.name in REGISTERED
-            asked.append(Asked(call, known, number, end_ns, anchor))
+            asked.append(Asked(call, known, self.number, self.ended_ns, anchor))
+        self.known_tools = [call.name for call in asked if call.known and call.name]
         book.ask(asked)
 
     def finish(self, ending: Ending) -> None:
@@ -280,37 +297,35 @@ class Round(Node):
         except IndexError:
             return
         try:
-            if self.from_cache:
-                ending = _not_billed(ending)
-            response, agent = ending.response, self.agent
+            response, span = ending.response, self.span
             fine = ending.error is None and ending.outcome is None and response.error is None
             status = ending.status
             failure = None if fine and (status is None or status < 400) else failure_of(ending)
-            cost = self._cost(runtime, ending)
-            if runtime.metrics is not None:
-                runtime.metrics.round_ended(self, ending, cost, failure)
-            self.ending, self.cost = ending, cost
+            self.ending = ending
+            end_ns = self.ended_ns = ending.end_ns or self.now_ns()
             attributes: dict[str, Any] = {}
             if failure is not None:
                 self._add_failure(attributes, failure)
-            end_ns = ending.end_ns
+            agent = self.agent
+            if agent is not None:
+                agent.segment.uncounted.append(self)
             if response.tool_calls:
-                offered = self.request.tools or () if agent is None else agent.offered
-                describe.add_tool_calls(
-                    attributes, response.tool_calls, offered, REGISTERED, runtime.digests
-                )
-                end_ns = end_ns or self.now_ns()
-                self._ask(runtime, response.tool_calls, end_ns)
-            span = self.span
+                self._ask(runtime, response.tool_calls)
             if type(span) is LightSpan:
                 span.describer = self  # later, off the caller's path
-            elif span.is_recording():
-                self.describe(attributes)
+                if agent is not None and len(agent.segment.uncounted) > _UNCOUNTED_MOST:
+                    self._catch_up(span)
+            else:
+                self.count_up()
+                if span.is_recording():
+                    self.describe(attributes)
+            if runtime.metrics is not None:
+                runtime.metrics.round_ended(self, failure)
             self._end_with(attributes, failed=failure is not None, end_ns=end_ns)
             if self.content is not None:
-                self.content.ended(self, failure, end_ns or self.now_ns())
+                self.content.ended(self, failure, end_ns)
             if runtime.observers:
-                runtime.observe(self._record(ending, cost, failure))
+                runtime.observe(self._record(failure))
         except Exception:
             record_failure("finish a round")
             with guard("end a broken round"):
@@ -333,13 +348,23 @@ class Round(Node):
         if self.wait_ns or self.resend or self.route.stream or self.from_cache:
             self._add_rare(attributes)
         describe.add_request(attributes, self.request)
+        cost, response = self.count_up(), self.ending.response
         describe.add_response(attributes, self.ending)
-        add_cost(attributes, self.cost)
-        response = self.ending.response
+        add_cost(attributes, cost)
+        if response.tool_calls:
+            self._add_tool_calls(attributes, response.tool_calls)
         if response.error is not None or response.finish_reasons:
             self._add_unknown(attributes)
         if self.content is not None:
             attributes.update(self.content.attributes())
+
+    def _add_tool_calls(self, attributes: dict[str, Any], calls: Sequence[ToolCall]) -> None:
+        """Name the tool calls asked for; without digests, if the capture level forbids them."""
+        runtime = self.runtime
+        if runtime is not None:
+            describe.add_tool_calls(attributes, calls, self.known_tools, runtime.digests)
+            if getattr(self, "level", METADATA) == NONE:
+                without_digests(attributes)
 
     def _add_unknown(self, attributes: dict[str, Any]) -> None:
         """Add digests of words that are not known, unless the capture level forbids digests."""
@@ -367,9 +392,35 @@ class Round(Node):
         if self.route.stream:
             attributes[semconv.REQUEST_STREAM] = True
 
-    def _cost(self, runtime: Runtime, ending: Ending) -> Cost:
-        """Price the round, and add it to the totals of its run."""
-        response, route = ending.response, self.route
+    def count_up(self) -> Cost:
+        """Count what has ended until now, this round included; return what it cost."""
+        if self.cost is None:
+            if self.agent is not None:
+                self.agent.segment.count_up()
+            else:
+                self.count(Totals())
+        return self.cost or UNKNOWN_COST
+
+    def _catch_up(self, span: LightSpan) -> None:
+        """Count what has ended, where many rounds wait; not those that may never be looked at."""
+        if not span.is_held():
+            self.count_up()
+
+    def count(self, totals: Totals) -> None:
+        """Price the round, and add it to the totals of its run.
+
+        Called once, with the lock of its segment held, where it is of a run.
+        """
+        with guard("count a round"):
+            self._count(totals)
+
+    def _count(self, totals: Totals) -> None:
+        runtime, route = self.runtime, self.route
+        if runtime is None:
+            return
+        if self.from_cache:
+            self.ending = _not_billed(self.ending)
+        response = self.ending.response
         usage = response.usage
         cost, late = UNKNOWN_COST, None
         if self.from_cache:
@@ -379,36 +430,28 @@ class Round(Node):
             price = runtime.prices.find_for(
                 route.provider, response.model, asked, response.service_tier
             )
-            complete = ending.outcome is None or ending.outcome == "complete"
+            outcome = self.ending.outcome
+            complete = outcome is None or outcome == "complete"
             if price is PENDING:
-                late = self._price_later(runtime, response, usage, complete=complete)
+                late = self._price_later(runtime, usage, complete)
             else:
                 cost = compute(price, usage, complete=complete)
-        agent = self.agent
+        self.cost = cost
+        agent, hops = self.agent, self.hops
         if agent is not None and (self.counted or usage is not None):
-            segment, hops = agent.segment, self.hops
-            with segment.lock:
-                totals = segment.totals
-                if usage is not None:
-                    totals.add_usage(usage)
-                    if self.counted or (hops is not None and not hops.with_usage):
-                        totals.rounds_without_usage -= 1
-                    if hops is not None:
-                        hops.with_usage = True
-                if late is None:
-                    totals.add_cost_of(cost)
-                else:
-                    segment.pending.append(late)
-        return cost
+            if usage is not None:
+                totals.add_usage(usage)
+                if self.counted or (hops is not None and not hops.with_usage):
+                    totals.rounds_without_usage -= 1
+                if hops is not None:
+                    hops.with_usage = True
+            if late is None:
+                totals.add_cost_of(cost)
+            else:
+                agent.segment.pending.append(late)
 
-    def _price_later(
-        self,
-        runtime: Runtime,
-        response: ResponseFacts,
-        usage: Usage,
-        *,
-        complete: bool,
-    ) -> Pending:
+    def _price_later(self, runtime: Runtime, usage: Usage, complete: bool) -> Pending:
+        response = self.ending.response
         late = self.late = Pending(
             provider=self.route.provider,
             models=(response.model, self.request.model or self.route.model),
@@ -420,18 +463,18 @@ class Round(Node):
         runtime.late.add_round(self.span.get_span_context().span_id, late)
         return late
 
-    def _record(self, ending: Ending, cost: Cost, failure: str | None) -> RoundRecord:
+    def _record(self, failure: str | None) -> RoundRecord:
         span = self.span.get_span_context()
         return RoundRecord(
             route=self.route,
             request=self.request,
-            ending=ending,
-            cost=cost,
+            cost=self.count_up(),
+            ending=self.ending,
             error_type=failure,
             attempts=max(1, self.attempts),
             trace_id=span.trace_id,
             span_id=span.span_id,
-            duration_s=(self.now_ns() - self.start_ns) / 1e9,
+            duration_s=(self.ended_ns - self.start_ns) / 1e9,
         )
 
 

@@ -17,12 +17,11 @@ from clew.errors import ApprovalRequired, ClewError, PolicyDenied
 from clew.ids import RunIdGenerator, hex_64, parse_run_id
 from clew.levels import LevelName
 from clew.pipeline import runtime as _runtime
-from clew.pipeline.late import totals_attributes
 from clew.pipeline.runtime import Runtime
 from clew.pipeline.stamp import Segment
 from clew.pipeline.totals import Totals
 from clew.references import Reference
-from clew.sealing import beat_from_now_on, mark_started, seal_later
+from clew.sealing import add_totals, beat_from_now_on, mark_started, seal_later
 from clew.spans import Agent, Node, error_type, identifier, is_cancellation, put, ungrouped
 from clew.terms import BEFORE, Terms, identify
 from clew.typing import Gate
@@ -326,23 +325,18 @@ class Run(context.Block, Node):
             if kept:
                 if runtime.metrics is not None:
                     runtime.metrics.run_ended(agent, status, reason)
-                values.update(self._final_totals(runtime, agent.segment))
+                self._add_final(values, runtime, agent.segment)
             self._end_with(values, failed=status == "failed")
             if kept:
                 seal_later(runtime, self.agent_name, self.span, agent)
             elif self._root:
                 runtime.segments.close(agent.segment)
 
-    def _final_totals(self, runtime: Runtime, segment: Segment) -> dict[str, Any]:
-        pending = segment.pending
-        if pending and [one for one in list(pending) if not runtime.late.settle(one)]:
-            span_id = self.span.get_span_context().span_id
-            runtime.late.add_run(span_id, segment, root=self._root)
-        totals = totals_attributes(segment)
+    def _add_final(self, values: dict[str, Any], runtime: Runtime, segment: Segment) -> None:
+        add_totals(values, runtime, self.span, segment)
         still_open = [seq for seq in list(segment.open_seqs) if seq != self.seq]
         if still_open:
-            totals[semconv.RUN_OPEN_SEQS] = tuple(still_open[:256])
-        return totals
+            values[semconv.RUN_OPEN_SEQS] = tuple(still_open[:256])
 
     def _ending(self, error: BaseException | None) -> tuple[str, str | None]:
         if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):

@@ -3,20 +3,67 @@
 from __future__ import annotations
 
 import time
+from copy import copy
 from typing import Any
 
+from msgspec import structs
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Span
 
 from clew import semconv
 from clew.pipeline.late import totals_attributes
+from clew.pipeline.light import LightSpan
 from clew.pipeline.runtime import Runtime
 from clew.pipeline.stamp import Segment
+from clew.pipeline.totals import Totals
 from clew.spans import Agent, Node, identifier, put
 
 _LOOKS = 4
 """How often in the time between two heartbeats it is looked for those that are due."""
+
+
+class TotalsAtEnd:
+    """The totals of a segment at one moment, read when somebody looks at their span."""
+
+    __slots__ = ("_before", "_runtime", "_segment", "_span_id", "_totals")
+
+    def __init__(self, runtime: Runtime, segment: Segment, span_id: int) -> None:
+        self._runtime = runtime
+        self._segment = segment
+        self._span_id = span_id
+        with segment.lock:
+            self._before = self._totals = copy(segment.totals)
+            segment.uncounted.append(self)
+
+    def count(self, totals: Totals) -> None:
+        """Take the totals: all that ended before that moment is in them, and nothing after it."""
+        before, segment = self._before, self._segment
+        self._totals = structs.replace(
+            totals,
+            rounds=before.rounds,
+            tool_calls=before.tool_calls,
+            decisions=before.decisions,
+            denials=before.denials,
+            rounds_without_usage=totals.rounds_without_usage - (totals.rounds - before.rounds),
+        )
+        late = self._runtime.late
+        if segment.pending and [one for one in segment.pending if not late.settle(one)]:
+            late.add_run(self._span_id, segment)
+
+    def describe(self, attributes: dict[str, Any]) -> None:
+        """Add them."""
+        self._segment.count_up()
+        attributes.update(totals_attributes(self._segment, self._totals))
+
+
+def add_totals(attributes: dict[str, Any], runtime: Runtime, span: Span, segment: Segment) -> None:
+    """Add the totals until now to a span that is about to end: off the caller's path, if it can."""
+    totals = TotalsAtEnd(runtime, segment, span.get_span_context().span_id)
+    if type(span) is LightSpan:
+        span.describer = totals
+    else:
+        totals.describe(attributes)
 
 
 def mark_started(
@@ -81,7 +128,7 @@ def _beat(runtime: Runtime, segment: Segment) -> None:
     mark = Node()
     mark.agent = agent
     attributes = {
-        **totals_attributes(segment),
+        **totals_attributes(segment, segment.sums()),
         semconv.RUN_EVENT: "heartbeat",
         semconv.RUN_STATUS: "running",
         semconv.AGENT_NAME: name,
@@ -107,14 +154,14 @@ def seal_later(runtime: Runtime, agent_name: str, span: Span, agent: Agent) -> N
         mark = Node()
         mark.agent = agent
         parent = trace.set_span_in_context(trace.NonRecordingSpan(root), Context())
-        attributes = totals_attributes(segment)
-        attributes[semconv.RUN_EVENT] = "sealed"
-        attributes[semconv.AGENT_NAME] = name
+        attributes: dict[str, Any] = {semconv.RUN_EVENT: "sealed", semconv.AGENT_NAME: name}
         attributes[semconv.SEAL_SPANS] = spans - len(still_open)
         attributes[semconv.SEAL_LAST_SEQ] = spans
         put(attributes, semconv.SEAL_OPEN_SEQS, still_open)
         mark._begin_with(runtime, f"run_sealed {name}", attributes, parent=parent)
-        mark._end_with({}, end_ns=mark.start_ns)
+        totals: dict[str, Any] = {}
+        add_totals(totals, runtime, mark.span, segment)
+        mark._end_with(totals, end_ns=mark.start_ns)
         runtime.segments.close(segment)
 
     runtime.worker.call_later(runtime.settings.seal_grace_s, seal, at_shutdown=True)

@@ -99,7 +99,8 @@ def put(attributes: dict[str, Any], key: str, value: Any) -> None:
             attributes[key] = result
 
 
-def _without_digests(attributes: dict[str, Any]) -> None:
+def without_digests(attributes: dict[str, Any]) -> None:
+    """Leave out what the capture level `none` forbids."""
     for key in NOT_AT_NONE.intersection(attributes):
         del attributes[key]
 
@@ -251,7 +252,7 @@ class Node:
             if run is None or getattr(run, "level", METADATA) != self.level:
                 attributes[semconv.CAPTURE_LEVEL] = name_of(self.level)
         if self.level == NONE:
-            _without_digests(attributes)
+            without_digests(attributes)
 
     def keep(self, function: Any, args: Any, kwargs: Any) -> None:
         """Keep what the work is given, where content is captured: only tool calls do."""
@@ -335,7 +336,7 @@ class Node:
         if runtime is not None and runtime.unsettled:
             runtime.settle()
         if runtime is not None and runtime.capturing and getattr(self, "level", METADATA) == NONE:
-            _without_digests(attributes)
+            without_digests(attributes)
         if self.decisions:
             attributes[semconv.DECISIONS] = self.decisions
             attributes[semconv.DENIALS] = self.denials

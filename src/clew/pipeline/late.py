@@ -23,6 +23,7 @@ from clew.semconv import (
 
 if TYPE_CHECKING:
     from clew.pipeline.stamp import Segment
+    from clew.pipeline.totals import Totals
 
 _PATIENCE_S = 5.0
 _KEPT = 10_000
@@ -58,7 +59,7 @@ class LateCosts:
     def __init__(self, prices: Prices) -> None:
         self._prices = prices
         self._rounds: dict[int, Pending] = {}
-        self._runs: dict[int, tuple[Segment, bool]] = {}
+        self._runs: dict[int, Segment] = {}
         self._lock = threading.Lock()
         self.waiting = False
         """True once anything had to wait."""
@@ -69,10 +70,10 @@ class LateCosts:
         if len(self._rounds) < _KEPT:
             self._rounds[span_id] = pending
 
-    def add_run(self, span_id: int, segment: Segment, *, root: bool) -> None:
+    def add_run(self, span_id: int, segment: Segment) -> None:
         """Remember a run span that ended with rounds unpriced because of loading."""
         if len(self._runs) < _KEPT:
-            self._runs[span_id] = (segment, root)
+            self._runs[span_id] = segment
 
     def settle(self, pending: Pending) -> bool:
         """Price a round if the prices are loaded by now, and add it to the totals once."""
@@ -100,21 +101,20 @@ class LateCosts:
             if pending.cost is not None:
                 add_cost(found, pending.cost)
             return found
-        segment, root = self._runs.pop(span_id)
+        segment = self._runs.pop(span_id)
         for waiting in segment.pending:
             self.settle(waiting)
-        return totals_attributes(segment) if root else {}
+        return totals_attributes(segment, segment.sums())
 
 
-def totals_attributes(segment: Segment) -> dict[str, Any]:
-    """Return the totals that the root span of a segment carries."""
-    with segment.lock:
-        if segment.carried is None:
-            return segment.totals.attributes("clew.segment.", "clew.run.")
-        return {
-            **segment.totals.attributes("clew.segment."),
-            **segment.cumulative().attributes("clew.run."),
-        }
+def totals_attributes(segment: Segment, totals: Totals) -> dict[str, Any]:
+    """Return the totals of a segment, and with those of the segments before it, as attributes."""
+    if segment.carried is None:
+        return totals.attributes("clew.segment.", "clew.run.")
+    return {
+        **totals.attributes("clew.segment."),
+        **segment.carried.plus(totals).attributes("clew.run."),
+    }
 
 
 def add_cost(attributes: dict[str, Any], cost: Cost) -> None:

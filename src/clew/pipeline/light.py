@@ -142,6 +142,10 @@ class LightSpan(ReadableSpan, trace.Span):
         """
         return self._made or self._parent or self._context
 
+    def is_held(self) -> bool:
+        """Tell whether it is of a run that is sampled out, and kept only if that matters."""
+        return self._maker.keeper is not None
+
     def is_recording(self) -> bool:
         """Tell whether the span is still open."""
         return self._end_time is None

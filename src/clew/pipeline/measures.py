@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from clew import semconv
-from clew.facts import CALL_OPERATIONS, ROUND_OPERATIONS, RequestFacts, ResponseFacts, Usage
+from clew.facts import CALL_OPERATIONS, ROUND_OPERATIONS, RequestFacts, Usage
 from clew.pipeline import instruments
 from clew.pipeline.labels import Labels, Words
 from clew.pipeline.late import LateCosts, Pending
@@ -81,6 +81,14 @@ class ModelCall(Protocol):
     grouped: bool
     counted: bool
     late: Pending | None
+    start_ns: int
+    ended_ns: int
+    ending: Any
+    """Its `clew.rounds.Ending`; what the answer says is read by `count_up`."""
+
+    def count_up(self) -> Cost:
+        """Read what it says, if that was not done; return what it cost, if that is known."""
+        ...
 
 
 class Measures:
@@ -151,25 +159,23 @@ class Measures:
     def round_ended(
         self,
         call: ModelCall,
-        response: ResponseFacts,
-        end: tuple[str | None, str | None],
-        cost: Cost,
-        spent_ns: int,
-        first_chunk_s: float | None,
+        failure: str | None,
     ) -> None:
-        """Measure a model call; `end` is the stream's outcome and the `error.type`."""
+        """Measure a model call that has ended; `failure` is its `error.type`."""
         words, route = self.words, call.route
         operation = call.request.operation or route.operation
-        outcome, failure = end
+        cost, ending = call.count_up(), call.ending
+        response, first_chunk_s = ending.response, ending.first_chunk_s
         values = words.agent(call.agent)
         values[semconv.OPERATION] = words.operation(operation)
         values[semconv.PROVIDER] = words.provider(route.provider or OTHER)
         values[semconv.REQUEST_MODEL] = words.request_model(call.request.model or route.model)
         values[semconv.RESPONSE_MODEL] = words.response_model(response.model)
         values[semconv.ERROR_TYPE] = words.error(failure)
-        values[semconv.STREAM_OUTCOME] = words.stream_outcome(outcome)
+        values[semconv.STREAM_OUTCOME] = words.stream_outcome(ending.outcome)
         facts = self._of(values)
         names = self._names.of(operation)
+        spent_ns = call.ended_ns - call.start_ns
         self._record(max(0, spent_ns) / 1e9, facts.series(names.duration))
         if first_chunk_s is not None and names.first_chunk is not None:
             self._record(max(0.0, first_chunk_s), facts.series(names.first_chunk))

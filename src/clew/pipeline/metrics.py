@@ -20,7 +20,6 @@ from clew._forks import in_each_child
 from clew._guard import guard, logger, record_failure
 from clew.pipeline import instruments, runtime
 from clew.pipeline.measures import Measures
-from clew.pricing import Cost
 
 if TYPE_CHECKING:
     from clew.pipeline.exporters import Fanout
@@ -115,19 +114,9 @@ class Metrics:
         """A segment of a run has ended; the run has, unless it waits (then without a reason)."""
         self._put((Measures.run_ended, agent, status, reason))
 
-    def round_ended(self, call: Any, ending: Any, cost: Cost, failure: str | None) -> None:
-        """A round or call has ended.
-
-        Args:
-            call: the `clew.rounds.Round`.
-            ending: its `clew.rounds.Ending`; its exception is not kept.
-            cost: what it cost, unless its price is still to come.
-            failure: its `error.type`.
-        """
-        end = (ending.outcome, failure)
-        spent = (ending.end_ns or call.now_ns()) - call.start_ns
-        first = ending.first_chunk_s
-        self._put((Measures.round_ended, call, ending.response, end, cost, spent, first))
+    def round_ended(self, call: Any, failure: str | None) -> None:
+        """A round or call (`clew.rounds.Round`) has ended, with this `error.type`."""
+        self._put((Measures.round_ended, call, failure))
 
     def tool_ended(self, agent: Any, tool: str, outcome: str, spent_ns: int) -> None:
         """A tool call has ended; `tool` is a name given in code, or `_OTHER`."""

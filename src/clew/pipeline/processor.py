@@ -193,7 +193,6 @@ class Exporting:
     def _copies(self, batch: list[LightSpan | Foreign]) -> list[ReadableSpan]:
         copies: list[ReadableSpan] = []
         as_they_are = self._trusts_ours
-        late = self.runtime is not None and self.runtime.late.waiting
         chains = self._chains
         for entry in pausing(batch):
             try:
@@ -204,8 +203,7 @@ class Exporting:
                 else:
                     copy = entry
                     attributes = entry.raw_attributes()
-                    if late:
-                        self._add_late(entry, attributes)
+                    self._add_late(entry, attributes)
                     if chains is not None:
                         chains.add(entry, attributes)
                 copies.append(copy)
@@ -234,7 +232,7 @@ class Exporting:
 
     def _add_late(self, span: LightSpan, attributes: dict[str, Any]) -> None:
         runtime = self.runtime
-        if runtime is not None:
+        if runtime is not None and runtime.late.waiting:
             attributes.update(runtime.late.attributes(span.get_span_context().span_id))
 
     def close(self, deadline: float) -> None:

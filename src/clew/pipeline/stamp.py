@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping
 from copy import copy
 from typing import Any, Protocol
@@ -20,6 +20,14 @@ class Numbering(Protocol):
     """An agent, as far as its rounds are numbered."""
 
     rounds: int
+
+
+class Uncounted(Protocol):
+    """What has ended, and has still to be read and added to the totals."""
+
+    def count(self, totals: Totals) -> None:
+        """Do so; called once, with the segment's lock held."""
+        ...
 
 
 class Segment:
@@ -46,6 +54,7 @@ class Segment:
         "sealed",
         "totals",
         "trace_id",
+        "uncounted",
     )
 
     def __init__(
@@ -64,6 +73,10 @@ class Segment:
         self.carried = carried
         """Totals of the segments before this one."""
         self.totals = Totals()
+        """Calls and decisions until now; usage and cost of what was counted up."""
+        self.uncounted: deque[Uncounted] = deque()
+        """What has ended since then, in order: counted up by whoever looks at the totals first,
+        the export thread as a rule."""
         self.pending: list[Any] = []
         """Rounds whose cost waits for the prices to be loaded."""
         self.open_seqs: dict[int, None] = {}
@@ -119,10 +132,24 @@ class Segment:
             self.totals.decisions += 1
             self.totals.denials += denied
 
+    def count_up(self) -> None:
+        """Add to the totals what has ended until now."""
+        while True:
+            with self.lock:  # for one at a time: somebody may wait for it
+                if not self.uncounted:
+                    return
+                self.uncounted.popleft().count(self.totals)
+
+    def sums(self) -> Totals:
+        """Return the totals of the segment so far."""
+        self.count_up()
+        with self.lock:
+            return copy(self.totals)
+
     def cumulative(self) -> Totals:
         """Return the totals of the run so far, earlier segments included."""
-        with self.lock:
-            return copy(self.totals) if self.carried is None else self.carried.plus(self.totals)
+        totals = self.sums()
+        return totals if self.carried is None else self.carried.plus(totals)
 
 
 class Segments:
@@ -169,6 +196,8 @@ class Segments:
 
     def clear(self) -> None:
         """Forget everything (in a forked child: the runs belong to the parent)."""
+        for segment in self._open.values():
+            segment.lock = threading.RLock()  # the export thread may have held it
         self._open.clear()
         self._used.clear()
 

@@ -166,12 +166,12 @@ def _history_length(round_: Round, asked: normal.Request) -> int | None:
 
 
 def _cost(runtime: Runtime, round_: Round) -> Cost:
-    late = round_.late
+    cost, late = round_.count_up(), round_.late
     if late is None:
-        return round_.cost
+        return cost
     runtime.prices.wait(_PATIENCE_S)
     runtime.late.settle(late)
-    return late.cost or round_.cost
+    return late.cost or cost
 
 
 def _known(runtime: Runtime, call: Call, request_id: str, cost: Cost) -> PromptRecord:
