@@ -35,7 +35,7 @@ from clew.semconv import (
 )
 
 if TYPE_CHECKING:
-    from clew.rounds import Ending
+    from clew.endings import Ending
 
 _MAX: Final = 2**63 - 1
 _FINISH_REASONS = frozenset(semconv.FINISH_REASONS)

@@ -20,11 +20,13 @@ from clew import semconv
 from clew._guard import guard, record_failure
 from clew.context import NODE, SPAN, current
 from clew.dialects import recognise
+from clew.endings import Ending, failure_of
 from clew.facts import ROUND_OPERATIONS, RequestFacts
 from clew.levels import NONE
+from clew.pipeline.light import LightSpan
 from clew.pipeline.runtime import Runtime
 from clew.prompts.registry import known
-from clew.rounds import Ending, Hops, Round, failure_of
+from clew.rounds import Hops, Round
 from clew.rules import OTHER
 from clew.spans import Agent, allowed, is_cancellation
 from clew.typing import Route
@@ -35,6 +37,8 @@ _STREAM_TYPES = frozenset(
 )
 _WHOLE_TYPES = frozenset({"", "application/json", "text/html", "application/problem+json"})
 _TARGETS_KEPT = 4096
+_UNREAD_MOST = 2048
+"""Bytes of an answer that may be kept until somebody reads it: as much as what is read takes."""
 
 _EXCHANGE = otel_context.create_key("clew-exchange")
 _COVER = otel_context.create_key("clew-covering-round")
@@ -241,10 +245,34 @@ class Exchange:
             if streamed:
                 self.end(_read_stream(route, status, content_type, body))
                 return
+            if self._may_wait(status, body):
+                self.round.unread = body
+                self.end(Ending(status=status, response_bytes=len(body)))
+                return
             response = route.dialect.response(body, status, route, headers)
             self.end(Ending(response=response, status=status, response_bytes=len(body)))
         except Exception:
             record_failure("read a response")
+
+    def _may_wait(self, status: int, body: bytes) -> bool:
+        """Tell whether an answer can be read later, off the caller's path.
+
+        It is one whose span does so anyway, that is no error, and that is small: it is kept until
+        then.
+        """
+        round_, runtime = self.round, self.runtime
+        return (
+            status < 400
+            and len(body) <= _UNREAD_MOST
+            and round_.agent is not None
+            and type(round_.span) is LightSpan
+            and round_.content is None
+            and round_.hops is None
+            and self.attempt == round_.attempts
+            and runtime.governor is None
+            and not runtime.observers
+            and self.route.dialect.may_wait(body)
+        )
 
     def streams(self, content_type: str) -> bool:
         """Tell whether a response with this content type is a stream of events.

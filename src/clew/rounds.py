@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import structs
 from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN, INVALID_SPAN_CONTEXT, SpanContext, SpanKind
 
@@ -13,11 +13,10 @@ from clew import captured, context, describe, semconv
 from clew._guard import guard, record_failure
 from clew.captured import CapturedCall
 from clew.context import NODE
+from clew.endings import Ending, RoundRecord, failure_of, not_billed
 from clew.facts import (
-    NO_RESPONSE,
     ROUND_OPERATIONS,
     RequestFacts,
-    ResponseFacts,
     ToolCall,
     Usage,
 )
@@ -41,8 +40,6 @@ from clew.spans import (
     Agent,
     Node,
     Terminated,
-    error_type,
-    is_cancellation,
     put,
     without_digests,
 )
@@ -51,49 +48,10 @@ from clew.typing import Route
 
 _models = describe.identifier_rule(REQUEST_MODEL)
 _known_models = _models.known
-_ERROR = semconv.RULES[semconv.ERROR_TYPE].apply
 UNKNOWN_COST = Cost(status="unknown")
 NOT_BILLED = Cost(status="priced", usd=0.0)
-_NO_TOKENS = Usage(input_tokens=0, output_tokens=0)
 _UNCOUNTED_MOST = 64
 """Rounds of a run that wait to be counted; the export thread may be late."""
-
-
-class Ending(Struct, frozen=True, kw_only=True):
-    """How a round ended, as the tap saw it."""
-
-    response: ResponseFacts = NO_RESPONSE
-    status: int | None = None
-    """HTTP status of the last attempt."""
-    error: BaseException | None = None
-    """The exception that reached the caller."""
-    outcome: str | None = None
-    """Outcome of the stream; None for a plain response."""
-    chunks: int | None = None
-    response_bytes: int | None = None
-    first_chunk_s: float | None = None
-    end_ns: int | None = None
-    """When it ended, where that was before it could be told (ns since the epoch)."""
-
-
-def _not_billed(ending: Ending) -> Ending:
-    """Return an ending without the tokens that were billed for the answer when it was new."""
-    response = structs.replace(ending.response, usage=_NO_TOKENS)
-    return structs.replace(ending, response=response)
-
-
-class RoundRecord(Struct, frozen=True, kw_only=True):
-    """A finished round or call, for observers on this process' own side of the walls."""
-
-    route: Route
-    request: RequestFacts
-    ending: Ending
-    cost: Cost
-    error_type: str | None
-    attempts: int
-    trace_id: int
-    span_id: int
-    duration_s: float
 
 
 class Hops:
@@ -145,6 +103,7 @@ class Round(Node):
         "request",
         "resend",
         "route",
+        "unread",
         "wait_ns",
     )
 
@@ -179,6 +138,8 @@ class Round(Node):
         """The cost, where it is still to come."""
         self.content: CapturedCall | None = None
         """What is captured of the call, where the capture level lets content through."""
+        self.unread: bytes | None = None
+        """The answer, where it was not read when it came."""
         self.ending: Ending
         self.ended_ns: int
         self.cost: Cost | None = None
@@ -219,7 +180,8 @@ class Round(Node):
             else:
                 attributes = {**born}
                 self._take_seq(agent, attributes)
-            if agent is not None and request.tools:
+            if request.tools and agent is not None and not agent.offered.issuperset(request.tools):
+                agent.segment.count_up()  # nobody had offered them until now
                 agent.offered.update(request.tools)
             if request_bytes is not None:
                 attributes[REQUEST_BYTES] = request_bytes
@@ -262,6 +224,10 @@ class Round(Node):
             The context in which the round belongs: outside a run, the trace of what it answers.
         """
         agent = self.agent
+        if agent is not None:
+            if agent.has_executed(call_ids):
+                return here
+            agent.segment.count_up()
         calls = runtime.loose if agent is None else agent.asked
         latest, missed = calls.answered(call_ids)
         if agent is None and latest is not None:
@@ -309,7 +275,7 @@ class Round(Node):
             agent = self.agent
             if agent is not None:
                 agent.segment.uncounted.append(self)
-            if response.tool_calls:
+            elif response.tool_calls:
                 self._ask(runtime, response.tool_calls)
             if type(span) is LightSpan:
                 span.describer = self  # later, off the caller's path
@@ -407,7 +373,7 @@ class Round(Node):
             self.count_up()
 
     def count(self, totals: Totals) -> None:
-        """Price the round, and add it to the totals of its run.
+        """Price the round, add it to the totals of its run, and note what tool calls it asks for.
 
         Called once, with the lock of its segment held, where it is of a run.
         """
@@ -418,8 +384,10 @@ class Round(Node):
         runtime, route = self.runtime, self.route
         if runtime is None:
             return
+        if self.unread is not None:
+            self._read(self.unread)
         if self.from_cache:
-            self.ending = _not_billed(self.ending)
+            self.ending = not_billed(self.ending)
         response = self.ending.response
         usage = response.usage
         cost, late = UNKNOWN_COST, None
@@ -438,6 +406,8 @@ class Round(Node):
                 cost = compute(price, usage, complete=complete)
         self.cost = cost
         agent, hops = self.agent, self.hops
+        if agent is not None and response.tool_calls:
+            self._ask(runtime, response.tool_calls)
         if agent is not None and (self.counted or usage is not None):
             if usage is not None:
                 totals.add_usage(usage)
@@ -449,6 +419,12 @@ class Round(Node):
                 totals.add_cost_of(cost)
             else:
                 agent.segment.pending.append(late)
+
+    def _read(self, body: bytes) -> None:
+        """Read the answer that has waited."""
+        self.unread, ending, route = None, self.ending, self.route
+        response = route.dialect.response(body, ending.status or 0, route)
+        self.ending = structs.replace(ending, response=response)
 
     def _price_later(self, runtime: Runtime, usage: Usage, complete: bool) -> Pending:
         response = self.ending.response
@@ -476,24 +452,3 @@ class Round(Node):
             span_id=span.span_id,
             duration_s=(self.ended_ns - self.start_ns) / 1e9,
         )
-
-
-def failure_of(ending: Ending) -> str | None:
-    """Return `error.type`: the provider's own type or code, an exception's class, or a status."""
-    if ending.outcome in ("closed", "abandoned", "held"):
-        return None
-    if ending.error is not None and is_cancellation(ending.error):
-        return error_type(ending.error)
-    error = ending.response.error
-    if error is not None:
-        code = str(error.code) if isinstance(error.code, int) else error.code
-        for value in (error.type, code):
-            if value and _ERROR(value) is value:
-                return value
-    if ending.status is not None and ending.status >= 400:
-        return str(ending.status)
-    if ending.error is not None:
-        return error_type(ending.error)
-    if error is not None:
-        return OTHER
-    return "stream_cut_off" if ending.outcome == "failed" else None

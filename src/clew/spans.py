@@ -108,7 +108,17 @@ def without_digests(attributes: dict[str, Any]) -> None:
 class Agent:
     """One agent in one segment: its name, its rounds, and the tool calls its model asked for."""
 
-    __slots__ = ("asked", "common", "id", "offered", "rounds", "run", "segment", "unread")
+    __slots__ = (
+        "asked",
+        "common",
+        "executed",
+        "id",
+        "offered",
+        "rounds",
+        "run",
+        "segment",
+        "unread",
+    )
 
     def __init__(self, run: Run, segment: Segment, agent_id: str, rounds: int = 0) -> None:
         self.run = run
@@ -117,9 +127,23 @@ class Agent:
         self.rounds = rounds
         self.offered: set[str] = set()
         self.asked = AskedCalls(_CALLS_REMEMBERED)
+        """What was read of answers: `segment.count_up` reads those that wait."""
+        self.executed: set[str] = set()
+        """Ids of tool calls that were recorded since the last that has to be looked up."""
         self.common = {**segment.common, semconv.AGENT_ID: agent_id}
         self.unread = False
         """True where no span is kept and nobody looks at answers: those are not read then."""
+
+    def note_executed(self, call_id: str) -> None:
+        """Note that a tool call is recorded."""
+        if len(self.executed) >= _CALLS_REMEMBERED:
+            self.executed.clear()
+        self.executed.add(call_id)
+
+    def has_executed(self, call_ids: Sequence[str]) -> bool:
+        """Tell whether each of these tool calls surely was recorded as it was executed."""
+        executed = self.executed
+        return executed.issuperset(call_ids) and len(set(call_ids)) == len(call_ids)
 
 
 class Node:

@@ -13,9 +13,9 @@ from typing import Any
 from clew._guard import guard, record_failure
 from clew.captured import Kept
 from clew.dialects._stream import EventReader
+from clew.endings import Ending
 from clew.exchange import Exchange
 from clew.facts import NO_RESPONSE, ResponseFacts
-from clew.rounds import Ending
 from clew.spans import is_cancellation
 from clew.typing import StreamReader
 

@@ -18,6 +18,7 @@ from clew.pipeline import runtime as _runtime
 from clew.pipeline.asked import Asked
 from clew.pipeline.light import LightSpan
 from clew.pipeline.runtime import Governing, Runtime
+from clew.pipeline.totals import Totals
 from clew.rules import OTHER
 from clew.spans import Agent, Node, Terminated, error_type, identifier, is_cancellation, put
 from clew.wrapping import wrap_function
@@ -42,6 +43,7 @@ class ToolCall(context.Block, Node):
         "_call_id",
         "_effect",
         "_name",
+        "_round",
         "_token",
         "arguments_bytes",
         "governor",
@@ -68,6 +70,8 @@ class ToolCall(context.Block, Node):
         self._call_id = call_id
         self._effect = effect
         self._token: context.Token | None = None
+        self._round = 0
+        """Number of the round that asked for it, or of the one before it."""
         self.keeps_content = False
         self.result: Any = None
         self.outcome: str | None = None
@@ -208,17 +212,22 @@ class ToolCall(context.Block, Node):
             # Of a run that is sampled out, and that nobody looks at, calls are counted.
             agent.segment.ended(agent.segment.next_tool_call())
             return None
-        calls = runtime.loose if agent is None else agent.asked
-        asked = calls.execute(self._call_id, self._name)
         name = identifier(self._name, semconv.TOOL_NAME, "tool name")
-        known = agent is None or self._name in agent.offered or self._name in REGISTERED
-        if not known and calls.model_chose(self._name):
-            name = OTHER
-        round_number = asked.round if asked is not None else None
-        if agent is not None:
-            round_number = round_number or agent.rounds
-        elif asked is not None:
-            here = joined(here, asked)
+        later = False
+        if agent is None:
+            asked = runtime.loose.execute(self._call_id, self._name)
+            if asked is not None:
+                here = joined(here, asked)
+                self._round = asked.round or 0
+        else:
+            self._round = agent.rounds
+            later = self._call_id is not None and not runtime.capturing
+            if not later:
+                self._find_round(agent)
+            if self._name not in agent.offered and self._name not in REGISTERED:
+                agent.segment.count_up()
+                if agent.asked.model_chose(self._name):
+                    name = OTHER
         attributes: dict[str, Any] = {
             semconv.OPERATION: "execute_tool",
             semconv.TOOL_TYPE: "function",
@@ -228,19 +237,53 @@ class ToolCall(context.Block, Node):
             put(attributes, semconv.TOOL_CALL_ID, self._call_id)
         if self._effect is not None:
             put(attributes, semconv.TOOL_EFFECT, self._effect)
-        if round_number:
-            attributes[semconv.ROUND] = round_number
+        if self._round and not later:
+            attributes[semconv.ROUND] = self._round
         if name == OTHER:
             attributes[semconv.TOOL_NAME_DIGEST] = runtime.digests.get().of(self._name or "")
         if agent is not None:
             self.seq = agent.segment.next_tool_call()
         self._begin_with(runtime, f"execute_tool {name}", attributes, parent=here)
+        if later and agent is not None:
+            self._find_round_later(agent)
         if runtime.capturing:
             self.keeps_content = captured.wanted(runtime, self.level)
             if self.keeps_content and self._arguments is not None:
                 # The tool may change them.
                 self._arguments = captured.taken(self._arguments)
         return context.with_node(self, self.span)
+
+    def _find_round(self, agent: Agent) -> None:
+        """Find the round that asked for it."""
+        agent.segment.count_up()
+        self.count(agent.segment.totals)
+
+    def _find_round_later(self, agent: Agent) -> None:
+        """Leave that to whoever looks at the span: what the model said may not be read yet."""
+        agent.segment.uncounted.append(self)
+        agent.note_executed(self._call_id or "")
+        span = self.span
+        if type(span) is LightSpan:
+            span.describer = self
+        elif span.is_recording():
+            values: dict[str, Any] = {}
+            self.describe(values)
+            span.set_attributes(values)
+            self.born.update(values)
+
+    def count(self, totals: Totals) -> None:
+        """Note that the call is recorded, and find the round that asked for it."""
+        agent = self.agent
+        asked = None if agent is None else agent.asked.execute(self._call_id, self._name)
+        if asked is not None and asked.round:
+            self._round = asked.round
+
+    def describe(self, attributes: dict[str, Any]) -> None:
+        """Add the number of the round that asked for it."""
+        if self.agent is not None:
+            self.agent.segment.count_up()
+        if self._round:
+            attributes[semconv.ROUND] = self._round
 
     def finish(self, error: BaseException | None = None) -> None:
         """End the span; only the first call counts."""

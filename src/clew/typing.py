@@ -63,6 +63,10 @@ class Dialect(Protocol):
         """
         ...
 
+    def may_wait(self, body: bytes) -> bool:
+        """Tell whether an answer with a status of success surely is none that has failed."""
+        ...
+
     def stream(self, route: Route, content_type: str) -> StreamReader:
         """Return a reader for a streamed answer of this dialect."""
         ...

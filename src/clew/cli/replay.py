@@ -18,7 +18,7 @@ from clew.rules import OTHER
 if TYPE_CHECKING:
     import httpx
 
-    from clew.rounds import RoundRecord
+    from clew.endings import RoundRecord
     from clew.testing import CaptureExporter, RecordedExchange, ReplayServer
 
 TIMEOUT_S: Final = 20.0

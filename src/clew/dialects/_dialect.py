@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from msgspec import Struct
 
@@ -31,10 +32,23 @@ class Answer(Struct, frozen=True, gc=False):
         return value
 
 
-class WireDialect:
-    """One wire format. The functions it is made of may raise; it does not."""
+_ERROR: Final = b'"error"'
+_NO_ERROR: Final = (b'"error":null', b'"error": null')
 
-    __slots__ = ("_json_reader", "_reader", "_request", "_response", "name")
+
+class WireDialect:
+    """One wire format. The functions it is made of may raise; it does not.
+
+    Args:
+        name: the dialect's name.
+        request: reads a request body.
+        response: reads a whole response body.
+        reader: makes a reader for a streamed answer.
+        json_reader: the same for one that comes as JSON.
+        names_errors: whether every answer that has failed has a field `error`.
+    """
+
+    __slots__ = ("_json_reader", "_names_errors", "_reader", "_request", "_response", "name")
 
     def __init__(
         self,
@@ -43,12 +57,15 @@ class WireDialect:
         response: Callable[[Answer], ResponseFacts],
         reader: Callable[[Route], StreamReader],
         json_reader: Callable[[Route], StreamReader] | None = None,
+        *,
+        names_errors: bool = False,
     ) -> None:
         self.name = name
         self._request = request
         self._response = response
         self._reader = reader
         self._json_reader = json_reader
+        self._names_errors = names_errors
 
     def request(self, body: bytes, route: Route) -> RequestFacts:
         """Read a request body. Any bytes give facts, never an exception."""
@@ -70,6 +87,14 @@ class WireDialect:
         except Exception:
             record_failure("read a response")
             return NO_RESPONSE
+
+    def may_wait(self, body: bytes) -> bool:
+        """Tell whether an answer with a status of success surely is none that has failed."""
+        if not self._names_errors:
+            return False
+        if _ERROR not in body:
+            return True
+        return body.count(_ERROR) == sum(map(body.count, _NO_ERROR))
 
     def stream(self, route: Route, content_type: str) -> StreamReader:
         """Return a reader for a streamed answer of this dialect."""

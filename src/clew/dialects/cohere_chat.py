@@ -311,8 +311,8 @@ class ChatLinesReader(_ChatReader, LinesReader):
 
 
 cohere_chat: Final = WireDialect(
-    "cohere_chat", read_request, read_response, lambda _: ChatEventsReader()
+    "cohere_chat", read_request, read_response, lambda _: ChatEventsReader(), names_errors=True
 )
 cohere_chat_v1: Final = WireDialect(
-    "cohere_chat_v1", read_request, read_response, lambda _: ChatLinesReader()
+    "cohere_chat_v1", read_request, read_response, lambda _: ChatLinesReader(), names_errors=True
 )

@@ -322,4 +322,5 @@ gemini_content: Final = WireDialect(
     read_response,
     lambda _: GeminiReader(),
     lambda _: GeminiArrayReader(),
+    names_errors=True,
 )

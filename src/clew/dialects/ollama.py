@@ -208,4 +208,4 @@ class OllamaReader(LinesReader):
         return self._gathered.facts(self._operation, complete=self._gathered.done)
 
 
-ollama: Final = WireDialect("ollama", read_request, read_response, OllamaReader)
+ollama: Final = WireDialect("ollama", read_request, read_response, OllamaReader, names_errors=True)

@@ -166,7 +166,9 @@ def _choice_error(choices: list[Choice]) -> ErrorFacts | None:
     return None
 
 
-openai_chat: Final = WireDialect("openai_chat", read_request, read_response, ChatReader)
+openai_chat: Final = WireDialect(
+    "openai_chat", read_request, read_response, ChatReader, names_errors=True
+)
 openai_completions: Final = WireDialect(
-    "openai_completions", read_request, read_response, ChatReader
+    "openai_completions", read_request, read_response, ChatReader, names_errors=True
 )

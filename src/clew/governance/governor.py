@@ -16,10 +16,11 @@ import msgspec
 from clew import semconv
 from clew._guard import guard, record_failure
 from clew.decisions import Decision
+from clew.endings import RoundRecord
 from clew.errors import ApprovalRequired, AuditError, ClewError, PolicyDenied
 from clew.governance.proposals import NUMBERS, here, of_tool
 from clew.pipeline.runtime import Runtime
-from clew.rounds import Round, RoundRecord
+from clew.rounds import Round
 from clew.rules import OTHER, Identifier
 from clew.runs import Run
 from clew.spans import is_cancellation

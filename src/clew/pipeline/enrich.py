@@ -87,7 +87,7 @@ class Folds:
                 self._beside.setdefault(child, set()).add(model)
 
     def told(self, record: Any) -> None:
-        """Note what a round (a `clew.rounds.RoundRecord`) told: an observer of rounds."""
+        """Note what a round (a `clew.endings.RoundRecord`) told: an observer of rounds."""
         usage: Usage | None = record.ending.response.usage
         if usage is not None:
             key = (record.trace_id, usage.input_tokens, usage.output_tokens)

@@ -84,7 +84,7 @@ class ModelCall(Protocol):
     start_ns: int
     ended_ns: int
     ending: Any
-    """Its `clew.rounds.Ending`; what the answer says is read by `count_up`."""
+    """Its `clew.endings.Ending`; what the answer says is read by `count_up`."""
 
     def count_up(self) -> Cost:
         """Read what it says, if that was not done; return what it cost, if that is known."""

@@ -131,7 +131,7 @@ class Closing(Protocol):
 class Runtime:
     """The parts of a configured Clew.
 
-    `observers` are called with each finished `clew.rounds.RoundRecord`, on the thread that
+    `observers` are called with each finished `clew.endings.RoundRecord`, on the thread that
     finished it; they must not block, and what they raise is swallowed.
     """
 

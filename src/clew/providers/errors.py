@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from clew import semconv
+from clew.endings import Ending
 from clew.errors import ClewError
 from clew.facts import ErrorFacts
-from clew.rounds import Ending
 from clew.rules import DROPPED
 from clew.spans import is_cancellation
 

@@ -15,12 +15,12 @@ import wrapt
 
 from clew import context, exchange
 from clew._guard import guard, record_failure
+from clew.endings import Ending
 from clew.exchange import Exchange, Target
 from clew.governance import passages
 from clew.governance.passages import Passage
 from clew.pipeline import runtime as _runtime
 from clew.pipeline.runtime import Runtime
-from clew.rounds import Ending
 from clew.spans import is_cancellation
 from clew.streams import StreamTap
 

@@ -22,6 +22,7 @@ from opentelemetry.context import Context
 from clew import captured, context, exchange, semconv
 from clew._guard import guard, record_failure
 from clew.dialects._unknown import unknown
+from clew.endings import Ending
 from clew.errors import ClewError
 from clew.exchange import Target
 from clew.facts import RequestFacts
@@ -30,7 +31,7 @@ from clew.governance.passages import Passage
 from clew.pipeline import runtime as _runtime
 from clew.pipeline.runtime import Runtime
 from clew.prompts.registry import known
-from clew.rounds import Ending, Round
+from clew.rounds import Round
 from clew.rules import OTHER
 from clew.spans import allowed, is_cancellation
 from clew.taps.items import AsyncItems, Follower, Opened, SyncItems

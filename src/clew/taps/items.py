@@ -17,9 +17,10 @@ from opentelemetry.context import Context
 
 from clew._guard import guard
 from clew.context import Stepper
+from clew.endings import Ending
 from clew.facts import ResponseFacts
 from clew.pipeline.runtime import Runtime
-from clew.rounds import Ending, Round
+from clew.rounds import Round
 from clew.spans import is_cancellation
 
 _Proxy: Any = wrapt.ObjectProxy
