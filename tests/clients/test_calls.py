@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import pydantic
 import pytest
+from either_way import settle
 
 from clew.facts import Usage
 from clew.testing import Reply
@@ -26,11 +26,6 @@ USAGE = {
         "cache_write.input": 20,
     },
 }
-
-
-async def settle(value: Any) -> Any:
-    """Await what is awaitable."""
-    return await value if inspect.isawaitable(value) else value
 
 
 def assert_whole(kit: Any, found: Any, *, stream: bool) -> None:

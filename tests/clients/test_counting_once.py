@@ -13,7 +13,7 @@ from typing import Any
 import anthropic
 import openai
 import pytest
-from kits.base import settle
+from either_way import settle
 from opentelemetry import trace
 
 import clew

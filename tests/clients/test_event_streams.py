@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from typing import Any
 
 import openai
 import pytest
+from either_way import settle
+from kits.comparing import streamed
 
 from clew.testing import Reply, ScriptedProvider, WireFormat, captured, sse
 from clew.testing.bedrock_format import frame
@@ -24,10 +25,6 @@ def gemini_chunk(text: str, **usage: int) -> bytes:
             "modelVersion": "gemini-2.5-flash",
         }
     )
-
-
-async def streamed(session: Any) -> Any:
-    return await session.read(await session.kit.stream(session.client))
 
 
 @pytest.mark.kits("sdks", provider="Google Gemini")
@@ -191,10 +188,6 @@ def azure_client(server: Any, asynchronous: bool) -> Any:
         max_retries=0,
         timeout=10,
     )
-
-
-async def settle(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value
 
 
 async def kinds(stream: Any) -> list[str]:

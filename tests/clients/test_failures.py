@@ -8,22 +8,13 @@ from typing import Any
 import httpx2
 import pytest
 from kits.base import MARK, Gone
+from kits.comparing import plain, streamed
 
 from clew.testing import Reply
 
 PLACE = ("server.address", "server.port", "gen_ai.request.model")
 """Where a call went, and of what."""
 REFUSED = Reply.failure(429, "zqmark slow down", retry_after_ms=5)
-
-
-async def plain(session: Any) -> Any:
-    return await session.kit.ask(session.client)
-
-
-async def streamed(session: Any) -> Any:
-    return await session.read(await session.kit.stream(session.client))
-
-
 SCENARIOS = pytest.mark.parametrize("scenario", [plain, streamed])
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 from typing import Any
 
 import pytest
+from either_way import settle
 from surfaces import SURFACES, Surface
 from surfaces.base import read, stands_in
 
@@ -15,17 +15,12 @@ from clew.testing import Reply, ScriptedProvider, captured
 TEXT = '{"city": "zqmark", "text": "zqmark"}'
 
 
-async def settled(value: Any) -> Any:
-    """Await what is awaitable."""
-    return await value if inspect.isawaitable(value) else value
-
-
 async def close(client: Any) -> None:
     """Close a client, where it can be closed."""
     for owner, name in ((client, "close"), (getattr(client, "aio", None), "aclose")):
         closing = getattr(owner, name, None)
         if callable(closing):
-            await settled(closing())
+            await settle(closing())
 
 
 @pytest.mark.parametrize("surface", SURFACES, ids=lambda surface: surface.sdk)
@@ -33,7 +28,7 @@ async def close(client: Any) -> None:
 async def test_every_method_stands_in_a_list(surface: Surface, asynchronous: bool):
     """A method of a newer SDK that nobody has looked at yet fails here."""
     with ScriptedProvider() as server:
-        client = await settled(surface.client(server, asynchronous))
+        client = await settle(surface.client(server, asynchronous))
         found = set(surface.names(client, asynchronous))
         await close(client)
     unheard = tuple(name for names in surface.unheard.values() for name in names)
@@ -66,7 +61,7 @@ async def test_each_call_is_one_span(surface: Surface, name: str, asynchronous: 
         host = "{}:{}".format(*server.address)
         hosts = {host: surface.provider} if surface.provider else {}
         with captured(provider_hosts=hosts) as exporter:
-            client = await settled(surface.client(server, asynchronous))
+            client = await settle(surface.client(server, asynchronous))
             # The scripted provider does not know every path: a 404 is an answer, too.
             with contextlib.suppress(Exception):
                 await read(surface.method(client, name, asynchronous)(**arguments))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from kits.base import settle
+from either_way import settle
 from kits.comparing import described, normal
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan

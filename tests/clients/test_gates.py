@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from kits.base import settle
+from either_way import settle
 from kits.comparing import normal
 from saying import DENY, MARK, SECRET, Govern, Saying, decisions, no_keys, saying
 

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import httpx2
 import pytest
+from either_way import settle
 
 import clew
 from clew.errors import ClewError
@@ -21,12 +22,6 @@ METHODS = [
     (httpx2.Client, "send"),
     (httpx2.AsyncClient, "send"),
 ]
-
-
-async def close(kit: Any, client: Any) -> None:
-    closing = client.close()
-    if kit.asynchronous:
-        await closing
 
 
 def rounds_in(exporter: CaptureExporter) -> list[Any]:
@@ -44,7 +39,7 @@ async def test_everything_twice_and_the_client_too(kit: Any):
         clew.instrument(client._client)
         await kit.ask(client)
         assert len(rounds_in(exporter)) == 1
-        await close(kit, client)
+        await settle(client.close())
 
 
 async def test_one_client(kit: Any):
@@ -59,8 +54,8 @@ async def test_one_client(kit: Any):
         clew.uninstrument(given)
         await kit.ask(given)
         assert len(rounds_in(exporter)) == 1
-        await close(kit, given)
-        await close(kit, other)
+        await settle(given.close())
+        await settle(other.close())
 
 
 async def test_one_client_s_retries_are_one_round(kit: Any):
@@ -74,7 +69,7 @@ async def test_one_client_s_retries_are_one_round(kit: Any):
         clew.instrument(client)
         await kit.ask(client)
         (round_,) = rounds_in(exporter)
-        await close(kit, client)
+        await settle(client.close())
     assert round_.attributes["clew.attempts"] == 2
     assert round_.attributes["clew.attempt.grouped"] is True
 
@@ -86,7 +81,7 @@ async def test_the_http_client_inside(kit: Any):
         clew.instrument(client._client)
         await kit.ask(client)
         assert len(rounds_in(exporter)) == 1
-        await close(kit, client)
+        await settle(client.close())
 
 
 async def test_uninstrument_restores_everything(kit: Any):
@@ -105,7 +100,7 @@ async def test_uninstrument_restores_everything(kit: Any):
         clew.instrument()
         await kit.ask(client)
         assert len(rounds_in(exporter)) == 1
-        await close(kit, client)
+        await settle(client.close())
     assert [vars(owner)[name] for owner, name in METHODS] == before
 
 
@@ -118,7 +113,7 @@ async def test_without_a_configured_clew_nothing_happens(kit: Any):
             with clew.run("agent"), clew.tool("find"):
                 answer = await kit.ask(client)
             assert "zqmark" in kit.text(answer)
-            await close(kit, client)
+            await settle(client.close())
     finally:
         clew.uninstrument()
 
@@ -287,7 +282,7 @@ async def test_configuring_many_times_exports_once(kit: Any):
             client = kit.client(server)
             with clew.run("agent"):
                 await kit.ask(client)
-            await close(kit, client)
+            await settle(client.close())
         finally:
             clew.uninstrument()
             clew.shutdown()
@@ -308,7 +303,7 @@ async def test_a_receiver_that_answers_503_after_storing(kit: Any):
         try:
             client = kit.client(server)
             await kit.ask(client)
-            await close(kit, client)
+            await settle(client.close())
         finally:
             clew.uninstrument()
             clew.shutdown(10)

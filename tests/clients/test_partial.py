@@ -13,8 +13,8 @@ import httpx
 import httpx2
 import openai
 import pytest
+from either_way import settle
 from kits import memory
-from kits.base import settle
 from kits.comparing import let_go
 
 from clew.testing import ScriptedProvider, captured, sse

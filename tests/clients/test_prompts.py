@@ -10,6 +10,7 @@ import openai
 import pytest
 from kits import genai as genai_kit
 from kits.base import MARK
+from kits.comparing import plain, streamed
 
 import clew
 from clew import _guard
@@ -50,14 +51,6 @@ def give(kit: Any, prompt: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         type(kit), "arguments", lambda self, **more: put(original(self, **more), prompt)
     )
-
-
-async def plain(session: Any) -> Any:
-    return await session.kit.ask(session.client)
-
-
-async def streamed(session: Any) -> Any:
-    return await session.read(await session.kit.stream(session.client))
 
 
 async def sends_the_text(kit: Any, compare: Any, scenario: Any) -> None:

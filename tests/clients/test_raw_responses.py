@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +12,7 @@ import httpx
 import httpx2
 import openai
 import pytest
+from either_way import settle
 from kits import memory
 
 from clew.testing import captured
@@ -80,11 +80,6 @@ def transport_of(library: Any, answer: dict[str, Any], reads: Reads, asynchronou
 
     headers = {"content-type": "application/json", "x-request-id": "req_1", "request-id": "req_1"}
     return memory.transport(library, headers, pieces, asynchronous=asynchronous, closed=closed)
-
-
-async def settle(value: Any) -> Any:
-    """Await what is awaitable."""
-    return await value if inspect.isawaitable(value) else value
 
 
 async def raw(resource: Any, arguments: dict[str, Any]) -> Any:

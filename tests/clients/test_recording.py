@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from kits.base import MARK
+from kits.comparing import plain, streamed
 
 from clew import _guard
 from clew.store.prompt_index import PromptReader
@@ -16,14 +17,6 @@ from clew.store.prompt_records import EVERYTHING, PromptFilter, PromptRecord, Pr
 from clew.store.records import Page
 
 PLACE = f"{MARK} system"
-
-
-async def plain(session: Any) -> Any:
-    return await session.kit.ask(session.client)
-
-
-async def streamed(session: Any) -> Any:
-    return await session.read(await session.kit.stream(session.client))
 
 
 def recorded(folder: Path) -> list[tuple[PromptRow, PromptRecord]]:

@@ -6,22 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from kits.comparing import plain, streamed
 
 from clew.facts import Usage
 from clew.testing import Reply, ScriptedToolCall, sse
 
 COSTS = ("clew.usage.source", "clew.cost.status", "clew.cost.usd")
 UNKNOWN = {"clew.usage.source": "absent", "clew.cost.status": "unknown"}
-
-
-async def plain(session: Any) -> Any:
-    return await session.kit.ask(session.client)
-
-
-async def streamed(session: Any) -> Any:
-    return await session.read(await session.kit.stream(session.client))
-
-
 SCENARIOS = pytest.mark.parametrize("scenario", [plain, streamed])
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 import pydantic
 import pytest
-from kits.base import settle
+from either_way import settle
 
 from clew.facts import Usage
 from clew.testing import Reply

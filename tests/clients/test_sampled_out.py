@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import httpx2
 import pytest
-from kits.base import settle
+from either_way import settle
 from kits.comparing import compared
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from kits.comparing import plain, streamed
 
 import clew
 from clew.facts import Usage
@@ -46,14 +47,6 @@ def assert_whole(kit: Any, found: Any, *, stream: bool) -> None:
         "clew.usage.source": "reported",
         **({"clew.stream.outcome": "complete"} if stream else {}),
     }
-
-
-async def plain(session: Any) -> Any:
-    return await session.kit.ask(session.client)
-
-
-async def streamed(session: Any) -> Any:
-    return await session.read(await session.kit.stream(session.client))
 
 
 def structured(kit: Any) -> Reply:

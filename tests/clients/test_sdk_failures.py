@@ -6,19 +6,13 @@ import dataclasses
 from typing import Any
 
 import pytest
-from kits.base import Gone, settle
+from either_way import settle
+from kits.base import Gone
+from kits.comparing import plain, streamed
 
 from clew.testing import Reply
 
 pytestmark = pytest.mark.kits("sdks")
-
-
-async def plain(session: Any) -> Any:
-    return await session.kit.ask(session.client)
-
-
-async def streamed(session: Any) -> Any:
-    return await session.read(await session.kit.stream(session.client))
 
 
 PLACE = ("server.address", "server.port", "gen_ai.request.model")

@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kits.base import settle
+from either_way import settle
+from kits.comparing import plain, streamed
 
 from clew.testing import Reply, ScriptedToolCall, sse
 
 COSTS = ("clew.usage.source", "clew.cost.status", "clew.cost.usd")
-
-
-async def streamed(session: Any) -> Any:
-    return await session.read(await session.kit.stream(session.client))
 
 
 # --- chunks in OpenAI's shape -------------------------------------------------------------------------
@@ -142,10 +139,6 @@ async def test_nothing_generated_has_no_first_output(kit: Any, compare: Any):
 
 
 # --- tool calls ---------------------------------------------------------------------------------------
-
-
-async def plain(session: Any) -> Any:
-    return await session.kit.ask(session.client)
 
 
 @pytest.mark.kits("sdks")

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from typing import Any
 
 import pytest
+from either_way import settle
 
 WHOLE = {"clew.stream.outcome": "complete", "gen_ai.response.finish_reasons": ("tool_call",)}
-
-
-async def settle(value: Any) -> Any:
-    """Await what is awaitable."""
-    return await value if inspect.isawaitable(value) else value
 
 
 def shape(value: Any) -> list[Any]:

@@ -8,7 +8,7 @@ import gc
 from typing import Any
 
 import pytest
-from kits.base import settle
+from either_way import settle
 from kits.comparing import listening
 from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse

@@ -10,6 +10,7 @@ import uuid
 from typing import Any
 
 import pytest
+from either_way import settle
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
@@ -30,12 +31,6 @@ def attributes_of(span: Any) -> dict[str, Any]:
             value = [getattr(one, one.WhichOneof("value")) for one in value.values]
         values[each.key] = value
     return values
-
-
-async def close(kit: Any, client: Any) -> None:
-    closing = client.close()
-    if kit.asynchronous:
-        await closing
 
 
 async def work(kit: Any, client: Any) -> str:
@@ -87,7 +82,7 @@ async def test_a_run_with_everything(kit: Any):
                 reference = await work(kit, client)
             with clew.resume(reference):
                 await kit.ask(client)
-            await close(kit, client)
+            await settle(client.close())
         finally:
             clew.uninstrument()
             clew.shutdown(10)
@@ -157,7 +152,7 @@ async def test_usage_stands_on_rounds_only(kit: Any):
                 await kit.ask(client)
             with clew.run("step_two"):
                 await kit.ask(client)
-        await close(kit, client)
+        await settle(client.close())
         spans = exporter.spans
     with_usage = [span for span in spans if "gen_ai.usage.input_tokens" in span.attributes]
     assert len(with_usage) == 3
@@ -176,7 +171,7 @@ async def test_a_framework_s_span_around_the_call_does_not_count_twice(kit: Any)
             await kit.ask(client)
             around.set_attribute("gen_ai.usage.input_tokens", 100)
             around.set_attribute("gen_ai.usage.output_tokens", 40)
-        await close(kit, client)
+        await settle(client.close())
         spans = exporter.spans
     inputs = [span.attributes.get("gen_ai.usage.input_tokens") for span in spans]
     assert [count for count in inputs if count is not None] == [100]
@@ -195,7 +190,7 @@ async def test_trace_headers_stay_in_the_house(kit: Any):
                     await kit.ask(
                         client, extra_headers={"traceparent": f"00-{'1' * 32}-{'2' * 16}-01"}
                     )
-                await close(kit, client)
+                await settle(client.close())
         kept = [
             {name.lower() for name, _ in request.headers} & headers for request in server.requests
         ]
@@ -240,7 +235,7 @@ async def test_a_run_carried_into_a_thread(kit: Any):
         with clew.run("agent") as run:
             await loop.run_in_executor(None, clew.bind(call))
         await loop.run_in_executor(None, call)
-        await close(kit, client)
+        await settle(client.close())
         inside, outside = [s for s in exporter.spans if "clew.attempts" in s.attributes]
     assert inside.context.trace_id == run.run_id.int
     assert outside.context.trace_id != run.run_id.int
@@ -294,7 +289,7 @@ async def test_a_run_resumed_in_another_process(kit: Any):
             with clew.run("agent") as run:
                 await kit.ask(client)
                 reference = run.suspend()
-            await close(kit, client)
+            await settle(client.close())
         finally:
             clew.uninstrument()
             clew.shutdown()

@@ -18,10 +18,10 @@ from bedrock_kit import (
     Kit,
     plain,
     rounds,
-    settle,
     streamed,
     tokens,
 )
+from either_way import settle
 from opentelemetry import trace
 from taken_off import check_taken_off
 

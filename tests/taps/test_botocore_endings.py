@@ -19,9 +19,9 @@ from bedrock_kit import (
     plain,
     round_spans,
     rounds,
-    settle,
     streamed,
 )
+from either_way import settle
 
 import clew
 from clew.errors import PolicyDenied

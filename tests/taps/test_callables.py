@@ -18,10 +18,10 @@ from callable_kit import (
     answer,
     recorded,
     rounds,
-    settle,
     spans,
     told,
 )
+from either_way import settle
 from opentelemetry import trace
 
 import clew

@@ -10,19 +10,8 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
-from callable_kit import (
-    ASK,
-    CHUNKS,
-    TOLD,
-    BrokenError,
-    Provider,
-    items,
-    recorded,
-    rounds,
-    settle,
-    spans,
-    told,
-)
+from callable_kit import ASK, CHUNKS, TOLD, BrokenError, Provider, recorded, rounds, spans, told
+from either_way import items, settle
 from opentelemetry import trace
 from opentelemetry.trace import StatusCode
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import httpx2
 import pytest
-from callable_kit import settle
+from either_way import settle
 from httpx_kit import BODY, LIBRARIES, Keep, rounds, url
 from opentelemetry import baggage, context, propagate
 from taken_off import check_taken_off

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
 import httpx2
 import pytest
+from either_way import settle
 
 from clew.facts import Usage
 from clew.testing import Reply, ScriptedProvider, ScriptedToolCall, WireFormat
@@ -26,11 +26,6 @@ CERTIFICATES = httpx2.create_ssl_context()
 """Loaded once; nothing here is encrypted."""
 POOL_SECONDS = 0.5
 """How long a client waits for its one connection, where it can be told."""
-
-
-async def settle(value: Any) -> Any:
-    """Await what is awaitable."""
-    return await value if inspect.isawaitable(value) else value
 
 
 Variant = Callable[["Kit", Any], Awaitable[Any]]

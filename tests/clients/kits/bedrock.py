@@ -12,10 +12,11 @@ from typing import Any, ClassVar
 import boto3
 import pytest
 from botocore.config import Config
+from either_way import settle
 
 from clew.facts import Usage
 from clew.testing import ScriptedProvider
-from kits.base import API_KEY, MARK, TOOL_PARAMETERS, Kit, settle
+from kits.base import API_KEY, MARK, TOOL_PARAMETERS, Kit
 
 
 @functools.cache

@@ -6,19 +6,11 @@ from typing import Any, ClassVar
 
 import cohere
 import httpx
+from either_way import settle
 
 from clew.facts import Usage
 from clew.testing import ScriptedProvider
-from kits.base import (
-    API_KEY,
-    CERTIFICATES,
-    MARK,
-    POOL_SECONDS,
-    TOOL_PARAMETERS,
-    Kit,
-    openai_tools,
-    settle,
-)
+from kits.base import API_KEY, CERTIFICATES, MARK, POOL_SECONDS, TOOL_PARAMETERS, Kit, openai_tools
 
 
 async def _raw(kit: Any, client: Any) -> Any:

@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from either_way import settle
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import NonRecordingSpan, SpanContext, StatusCode, TraceFlags
 
 from clew.testing import CaptureExporter, ReceivedRequest, Reply, ScriptedProvider, captured
-from kits.base import MARK, settle
+from kits.base import MARK
 
 TRACE_HEADERS = {"traceparent", "tracestate", "baggage"}
 RELEASE_SECONDS = 1
@@ -55,6 +56,16 @@ class Session:
 
 
 Scenario = Callable[[Session], Awaitable[Any]]
+
+
+async def plain(session: Session) -> Any:
+    """Ask for a whole answer."""
+    return await session.kit.ask(session.client)
+
+
+async def streamed(session: Session) -> Any:
+    """Ask for a stream, and read it to its end."""
+    return await session.read(await session.kit.stream(session.client))
 
 
 @dataclass(frozen=True, kw_only=True)

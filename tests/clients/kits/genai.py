@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import httpx2
+from either_way import settle
 from google import genai
 from google.genai import types
 
 from clew.facts import Usage
 from clew.testing import ScriptedProvider
-from kits.base import API_KEY, CERTIFICATES, MARK, TOOL_PARAMETERS, Kit, settle
+from kits.base import API_KEY, CERTIFICATES, MARK, TOOL_PARAMETERS, Kit
 
 
 def _config(**more: Any) -> types.GenerateContentConfig:

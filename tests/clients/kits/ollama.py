@@ -6,18 +6,10 @@ from typing import Any, ClassVar
 
 import httpx
 import ollama
+from either_way import settle
 
 from clew.testing import ScriptedProvider
-from kits.base import (
-    API_KEY,
-    CERTIFICATES,
-    MARK,
-    POOL_SECONDS,
-    TOOL_PARAMETERS,
-    Kit,
-    openai_tools,
-    settle,
-)
+from kits.base import API_KEY, CERTIFICATES, MARK, POOL_SECONDS, TOOL_PARAMETERS, Kit, openai_tools
 
 
 async def _format(kit: Any, client: Any) -> Any:

@@ -8,19 +8,12 @@ from typing import Any, ClassVar
 import httpx
 import httpx2
 import pydantic
+from either_way import settle
 
 from clew.facts import Usage
 from clew.testing import MistralChatCompletions, ScriptedError, ScriptedProvider
 from clew.testing.openai_format import OpenAIChatCompletions
-from kits.base import (
-    API_KEY,
-    CERTIFICATES,
-    MARK,
-    Kit,
-    openai_messages,
-    openai_tools,
-    settle,
-)
+from kits.base import API_KEY, CERTIFICATES, MARK, Kit, openai_messages, openai_tools
 
 
 class Answer(pydantic.BaseModel):

@@ -8,11 +8,12 @@ from typing import Any
 import anthropic
 import httpx2
 import openai
+from either_way import settle
 
 from clew.facts import Usage
 from clew.testing import Reply, ScriptedProvider, ScriptedToolCall
 from clew.testing.provider import FORMATS
-from kits.base import API_KEY, CERTIFICATES, MARK, TOOL_PARAMETERS, Twin, settle
+from kits.base import API_KEY, CERTIFICATES, MARK, TOOL_PARAMETERS, Twin
 
 
 @dataclass(frozen=True)

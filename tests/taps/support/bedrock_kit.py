@@ -219,11 +219,6 @@ class Awaited:
         return call
 
 
-async def settle(value: Any) -> Any:
-    """Return the value, or what the coroutine returns."""
-    return await value if asyncio.iscoroutine(value) else value
-
-
 def rounds(exported: CaptureExporter) -> list[dict[str, Any]]:
     """Return the attributes of each round."""
     return [dict(span.attributes or {}) for span in round_spans(exported)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -72,21 +71,6 @@ ASK: dict[str, Any] = {
     "tools": [{"type": "function", "function": {"name": "find"}}],
     "limits": {"tokens": 50},
 }
-
-
-async def settle(value: Any) -> Any:
-    """Return the value, or what the coroutine returns."""
-    return await value if inspect.isawaitable(value) else value
-
-
-async def items(stream: Any) -> AsyncIterator[Any]:
-    """Go through what can be iterated, in one way or the other."""
-    if hasattr(stream, "__aiter__"):
-        async for item in stream:
-            yield item
-    else:
-        for item in stream:
-            yield item
 
 
 def complete(model: str) -> Any:

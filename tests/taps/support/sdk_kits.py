@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from either_way import settle
 
 from clew.testing import CaptureExporter, Reply, ScriptedProvider, WireFormat, sse
 
@@ -268,10 +268,6 @@ async def opened(kit: Kit, asynchronous: bool, server: ScriptedProvider) -> Asyn
             if close is not None:
                 await settle(close(*([None] * 3 if name.startswith("__") else [])))
                 break
-
-
-async def settle(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value
 
 
 async def read(stream: Any) -> list[Any]:
