@@ -11,6 +11,7 @@ import msgspec
 import pytest
 import real_peers
 import requests
+import sample_messages
 import sample_runs
 from typer.testing import CliRunner
 
@@ -26,7 +27,7 @@ def send(base_url: str, *runs: sample_runs.Sample) -> None:
     """Send runs as a service would."""
     answer = requests.post(
         f"{base_url}/v1/traces",
-        data=sample_runs.protobuf(*runs),
+        data=sample_messages.protobuf(*runs),
         headers={"content-type": "application/x-protobuf"},
         timeout=10,
     )
@@ -90,7 +91,7 @@ def test_the_same_run_from_every_source(
     run = sample_runs.suspended("5a5a5a5a-0000-4000-8000-000000000001")
     send(gateway.otlp, run)
     file = tmp_path / "run.json"
-    file.write_bytes(sample_runs.otlp_json(run))
+    file.write_bytes(sample_messages.otlp_json(run))
     writer = Writer(tmp_path / "clew.db")
     writer.write(otlp_json.decode(file.read_bytes()).spans)
     writer.close()

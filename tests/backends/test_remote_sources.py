@@ -15,6 +15,7 @@ import msgspec
 import pytest
 import real_peers
 import requests
+import sample_messages
 import sample_runs
 import stand_ins
 from trustme import CA
@@ -33,7 +34,7 @@ MADE = [
         [sample_runs.triage, sample_runs.suspended, sample_runs.failed, sample_runs.foreign] * 3
     )
 ]
-MESSAGE = sample_runs.protobuf(*MADE)
+MESSAGE = sample_messages.protobuf(*MADE)
 RANGE = RunFilter(since_ns=BASE, until_ns=BASE + 10**11)
 KINDS = ["store", "jaeger", "tempo", "clickhouse"]
 
@@ -85,7 +86,7 @@ def source(
 def test_each_source_shows_each_run_alike(source: Source) -> None:
     """Span for span, attribute for attribute; the sample's own document is the measure."""
     for made in MADE[:4]:
-        spans = otlp_protobuf.decode(sample_runs.protobuf(made)).spans
+        spans = sample_messages.spans_of(made)
         expected = {each.span_id: each for each in spans}
         record = source.run(made.trace_id)
         places = [(each.segment, each.seq) for each in record.spans if each.seq]
@@ -111,7 +112,7 @@ def test_summaries_are_the_same(source: Source) -> None:
     for made in MADE:
         from clew.store.summary import fold
 
-        expected = fold(otlp_protobuf.decode(sample_runs.protobuf(made)).spans, made.trace_id)
+        expected = fold(sample_messages.spans_of(made), made.trace_id)
         assert expected == found[made.trace_id]
 
 

@@ -13,6 +13,7 @@ import agent_runs
 import pytest
 import real_peers
 import requests
+import sample_messages
 import sample_runs
 
 from clew import semconv as s
@@ -77,7 +78,7 @@ def send(gateway: real_peers.Collector, made: sample_runs.Sample, *spans: sample
         part.spans = list(spans)
     answer = requests.post(
         f"{gateway.otlp}/v1/traces",
-        data=sample_runs.protobuf(part),
+        data=sample_messages.protobuf(part),
         headers={"content-type": "application/x-protobuf"},
         timeout=10,
     )

@@ -4,13 +4,15 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-import httpx
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "store" / "support"))
 sys.path.insert(0, str(Path(__file__).parent / "support"))
+
+import sample_messages
 
 CHROMIUM = os.environ.get("CLEW_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 ARGUMENTS = [
@@ -65,17 +67,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
 @pytest.fixture
 def send(served):
     """Send hand-built runs to the server."""
-    import sample_runs
-
-    def post(*runs: sample_runs.Sample) -> None:
-        httpx.post(
-            f"{served.address}/v1/traces",
-            content=sample_runs.protobuf(*runs),
-            headers={"content-type": "application/x-protobuf"},
-            trust_env=False,
-        ).raise_for_status()
-
-    return post
+    return partial(sample_messages.send, served.address)
 
 
 @pytest.fixture(params=["light", "dark"])

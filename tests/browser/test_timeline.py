@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sample_messages
 import sample_runs
 
 from clew import semconv
@@ -38,16 +39,8 @@ def long_run(spans: int = LONG) -> sample_runs.Sample:
 @pytest.fixture(scope="module")
 def long(served) -> sample_runs.Sample:
     """A run of ten thousand spans in the store."""
-    import httpx
-
     run = long_run()
-    httpx.post(
-        f"{served.address}/v1/traces",
-        content=sample_runs.protobuf(run),
-        headers={"content-type": "application/x-protobuf"},
-        trust_env=False,
-        timeout=60,
-    ).raise_for_status()
+    sample_messages.send(served.address, run)
     return run
 
 
@@ -362,14 +355,7 @@ def test_denials_are_marked_beside_the_scroll_bar(page: Any, long: sample_runs.S
     page.locator(f"#s-{long.spans[denied[-1]].span_id}").wait_for()
     # A run that is on screen has none.
     short = sample_runs.failed()
-    import httpx
-
-    httpx.post(
-        f"{page.url.split('/runs')[0]}/v1/traces",
-        content=sample_runs.protobuf(short),
-        headers={"content-type": "application/x-protobuf"},
-        trust_env=False,
-    ).raise_for_status()
+    sample_messages.send(page.url.split("/runs")[0], short)
     open_run(page, short)
     assert page.locator("#ruler").is_hidden()
 

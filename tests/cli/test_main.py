@@ -17,22 +17,18 @@ from typing import Any
 
 import httpx
 import pytest
+import sample_messages
 import sample_runs
 from commands import Clew
+from sample_messages import spans_of
 
 import clew as clew_package
 from clew.cli import COMMANDS
 from clew.cli.output import clean
-from clew.store import otlp_protobuf
 from clew.store.database import connect
-from clew.store.records import SpanRecord
 from clew.store.writer import Writer
 
 RUN = "import sys; from clew.cli import main; main(sys.argv[1:])"
-
-
-def spans_of(*runs: sample_runs.Sample) -> tuple[SpanRecord, ...]:
-    return otlp_protobuf.decode(sample_runs.protobuf(*runs)).spans
 
 
 def fill(data_dir: Path, *runs: sample_runs.Sample) -> None:
@@ -308,7 +304,7 @@ def test_a_file_is_imported_once(clew: Clew, data_dir: Path, tmp_path: Path) -> 
     """Spans are stored; a second time they are known; the ids of the runs are the output."""
     runs = [sample_runs.triage(), sample_runs.suspended()]
     file = tmp_path / "runs.jsonl"
-    file.write_bytes(b"\n".join(sample_runs.otlp_json(run) for run in runs))
+    file.write_bytes(b"\n".join(sample_messages.otlp_json(run) for run in runs))
     spans = sum(len(run.spans) for run in runs)
     code, out, err = clew("import", str(file))
     assert (0, [run.run_id for run in runs]) == (code, out.split())
@@ -340,7 +336,9 @@ def test_a_broken_line_keeps_what_came_before(clew: Clew, data_dir: Path, tmp_pa
     """The line is named, and the spans before it are stored."""
     run = sample_runs.triage()
     file = tmp_path / "runs.jsonl"
-    file.write_bytes(sample_runs.otlp_json(run) + b"\nbroken\n" + sample_runs.otlp_json(run))
+    file.write_bytes(
+        sample_messages.otlp_json(run) + b"\nbroken\n" + sample_messages.otlp_json(run)
+    )
     code, out, err = clew("import", str(file))
     assert (1, "") == (code, out)
     assert "line 2" in err
@@ -393,7 +391,7 @@ def test_serve_stores_until_it_is_stopped(
     run = sample_runs.triage()
     answer = httpx.post(
         f"{printed['address']}/v1/traces",
-        content=sample_runs.protobuf(run),
+        content=sample_messages.protobuf(run),
         headers={"content-type": "application/x-protobuf"},
         trust_env=False,
     )
@@ -426,7 +424,7 @@ def test_import_works_beside_serve(
     _, printed = serving
     run = sample_runs.triage()
     file = tmp_path / "run.json"
-    file.write_bytes(sample_runs.otlp_json(run))
+    file.write_bytes(sample_messages.otlp_json(run))
     assert 0 == clew("import", str(file))[0]
     assert 200 == httpx.get(f"{printed['address']}/runs/{run.run_id}", trust_env=False).status_code
 
@@ -440,7 +438,7 @@ def test_what_was_accepted_survives_a_kill(
     for run in runs:
         httpx.post(
             f"{printed['address']}/v1/traces",
-            content=sample_runs.protobuf(run),
+            content=sample_messages.protobuf(run),
             headers={"content-type": "application/x-protobuf"},
             trust_env=False,
         ).raise_for_status()

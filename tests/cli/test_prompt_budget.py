@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sample_messages
 import sample_runs
 from commands import Clew
 from prompt_rows import digits, row
 from recorded_calls import RUN, blocks_of, mapped, save
 
-from clew.store import otlp_protobuf
 from clew.store.writer import Writer
 
 # --- report ---------------------------------------------------------------------------------------
@@ -41,7 +41,7 @@ def test_a_report_of_a_stored_run(prompt: Clew, data_dir: Path) -> None:
     """With capture off: the spans are enough."""
     sample = sample_runs.triage()
     writer = Writer(data_dir / "clew.db")
-    writer.write(otlp_protobuf.decode(sample_runs.protobuf(sample)).spans)
+    writer.write(sample_messages.spans_of(sample))
     writer.close()
     code, out, _ = prompt("report", sample.run_id[:8])
     assert 0 == code

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import sample_messages
 import sample_runs
 
 from clew import semconv
@@ -25,7 +26,7 @@ SECOND = "1c1c1c1c-0000-4000-8000-000000000002"
 
 def record(sample: sample_runs.Sample) -> RunRecord:
     """Return a sample run as a source gives it."""
-    spans = list(otlp_json.decode(sample_runs.otlp_json(sample)).spans)
+    spans = list(otlp_json.decode(sample_messages.otlp_json(sample)).spans)
     return record_of(sample.trace_id, spans)
 
 
@@ -79,7 +80,7 @@ def test_the_command(second: str, tmp_path: Path) -> None:
     """As JSON and in words; identical runs say so."""
     runs = sample_runs.triage(FIRST), getattr(sample_runs, second)(SECOND)
     file = tmp_path / "runs.json"
-    file.write_bytes(sample_runs.otlp_json(*runs))
+    file.write_bytes(sample_messages.otlp_json(*runs))
 
     def call(*more: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sample_messages
 import sample_runs
 
 from clew.errors import ClewError, StoreError
@@ -34,14 +35,14 @@ def source(request: pytest.FixtureRequest, store_file: Path, tmp_path: Path) -> 
     match request.param:
         case "store":
             writer = Writer(store_file)
-            writer.write(otlp_json.decode(sample_runs.otlp_json(*sent)).spans)
+            writer.write(otlp_json.decode(sample_messages.otlp_json(*sent)).spans)
             writer.close()
             address = f"store://{store_file}"
         case "lines":
-            file.write_bytes(b"\n".join(sample_runs.otlp_json(each) for each in sent) + b"\n")
+            file.write_bytes(b"\n".join(sample_messages.otlp_json(each) for each in sent) + b"\n")
             address = str(file)
         case indent:
-            document = sample_runs.document(*sent)
+            document = sample_messages.document(*sent)
             file.write_text(json.dumps(document, indent=2 if "indented" in indent else None))
             address = f"file://{file}"
     with open_source(address) as opened:
@@ -128,7 +129,7 @@ def test_the_store_is_found_by_its_folder_and_by_default(
 ) -> None:
     """`store://FOLDER` and no address at all open `clew.db` in the folder."""
     writer = Writer(store_file)
-    writer.write(otlp_json.decode(sample_runs.otlp_json(RUNS[0])).spans)
+    writer.write(otlp_json.decode(sample_messages.otlp_json(RUNS[0])).spans)
     writer.close()
     monkeypatch.setenv("CLEW_DATA_DIR", str(store_file.parent))
     for address in (f"store://{store_file.parent}", "store://", None):
@@ -165,7 +166,7 @@ def test_a_file_that_is_no_otlp_says_where(tmp_path: Path, content: bytes, messa
 def test_empty_lines_metrics_and_a_byte_order_mark_are_skipped(tmp_path: Path) -> None:
     """What a collector or an editor puts into such a file does not disturb."""
     file = tmp_path / "runs.jsonl"
-    run = sample_runs.otlp_json(RUNS[0])
+    run = sample_messages.otlp_json(RUNS[0])
     file.write_bytes(b'\xef\xbb\xbf{"resourceMetrics": []}\n\n' + run + b"\n  \n")
     with open_source(str(file)) as source:
         assert (RUNS[0].trace_id,) == source.find("", 5)
@@ -181,9 +182,9 @@ def test_a_file_that_cannot_be_read_is_a_clear_error(tmp_path: Path, name: str) 
 def test_another_version_of_a_span_is_kept_beside(tmp_path: Path) -> None:
     """In a file, too, the first version of a span stays and another one is a conflict."""
     run = sample_runs.running()
-    first = sample_runs.otlp_json(run)
+    first = sample_messages.otlp_json(run)
     run.spans[1].attributes["gen_ai.usage.input_tokens"] = 1
-    second = sample_runs.otlp_json(run)
+    second = sample_messages.otlp_json(run)
     file = tmp_path / "runs.jsonl"
     file.write_bytes(first + b"\n" + second + b"\n")
     with open_source(str(file)) as source:

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import pytest
+import sample_messages
 import sample_runs
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.sources import tree, wording
 from clew.sources.forms import record_form, time_text
-from clew.store import otlp_protobuf
 from clew.store.records import RunRecord, span_order
 from clew.store.summary import fold
 
@@ -114,7 +114,7 @@ def test_every_kind_of_value_can_be_read(value: object, expected: str) -> None:
 
 
 def record_of(run: sample_runs.Sample) -> RunRecord:
-    spans = sorted(otlp_protobuf.decode(sample_runs.protobuf(run)).spans, key=span_order)
+    spans = sorted(sample_messages.spans_of(run), key=span_order)
     return RunRecord(summary=fold(spans, run.trace_id), spans=tuple(spans))
 
 

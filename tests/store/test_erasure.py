@@ -19,11 +19,6 @@ FACTS: dict[str, Any] = {"reason": "data_subject_request", "by": "ann"}
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "data"
-
-
-@pytest.fixture
 def store(folder: Path) -> Iterator[RecordStore]:
     """Two records of each of four runs; no span of them is there."""
     opened = RecordStore(folder)

@@ -7,39 +7,21 @@ import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import sample_runs
 from msgspec.structs import replace
+from sample_messages import spans_of
 
 from clew.errors import StoreError
-from clew.store import otlp_protobuf, paths
+from clew.store import paths
 from clew.store.database import Claim, connect
 from clew.store.migrations import MIGRATIONS
 from clew.store.reader import Reader
-from clew.store.records import Page, RunFilter, SpanRecord
+from clew.store.records import Page, RunFilter
 from clew.store.summary import fold
 from clew.store.writer import Writer, WriteResult
-
-
-def spans_of(*runs: sample_runs.Sample) -> tuple[SpanRecord, ...]:
-    return otlp_protobuf.decode(sample_runs.protobuf(*runs)).spans
-
-
-@pytest.fixture
-def writer(store_file: Path) -> Iterator[Writer]:
-    opened = Writer(store_file, busy_s=0.2)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def reader(writer: Writer) -> Iterator[Reader]:
-    opened = Reader(writer.path)
-    yield opened
-    opened.close()
 
 
 def test_the_file_is_closed_to_others(writer: Writer) -> None:

@@ -3,16 +3,15 @@
 # ruff: noqa: SIM300 - expected == actual, in this order
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sample_messages
 import sample_runs
 from msgspec.structs import replace
 
 from clew import semconv
-from clew.store import otlp_protobuf
 from clew.store.database import connect
 from clew.store.erasure import Wanted, erase
 from clew.store.reader import Reader
@@ -29,15 +28,8 @@ def run_of(agent: str, tools: tuple[str, ...], **about: Any) -> tuple[SpanRecord
     run.model(1, 1, 2, root, model="m")
     for tool in tools:
         run.tool(tool, 3, 4, root, "ok")
-    spans = otlp_protobuf.decode(sample_runs.protobuf(run)).spans
+    spans = sample_messages.spans_of(run)
     return (*spans[1:], spans[0])
-
-
-@pytest.fixture
-def writer(store_file: Path) -> Iterator[Writer]:
-    opened = Writer(store_file)
-    yield opened
-    opened.close()
 
 
 def groups(path: Path, at_least: int = 0) -> list[tuple[Any, ...]]:

@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 import pytest
+import sample_messages
 import sample_runs
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,9 +58,9 @@ def one_span(**changes: Any) -> dict[str, Any]:
 def test_both_encodings_give_the_same_records(make: Any) -> None:
     """A run sent as protobuf and as JSON is read as the same records."""
     run = make("0a1b2c3d-0000-4000-8000-000000000001")
-    from_protobuf = otlp_protobuf.decode(sample_runs.protobuf(run))
+    from_protobuf = otlp_protobuf.decode(sample_messages.protobuf(run))
     assert len(run.spans) == len(from_protobuf.spans)
-    assert from_protobuf == otlp_json.decode(sample_runs.otlp_json(run))
+    assert from_protobuf == otlp_json.decode(sample_messages.otlp_json(run))
 
 
 @given(attributes=st.dictionaries(st.text(st.characters(codec="utf-8"), max_size=8), values))
@@ -67,15 +68,15 @@ def test_every_kind_of_attribute_survives_every_encoding(attributes: dict[str, A
     """Attributes of any type mean the same in protobuf, in JSON and after being written again."""
     run = sample_runs.Sample("0a1b2c3d-0000-4000-8000-000000000001")
     run.add("x", 0, 1, None, attributes, identity=False)
-    records = otlp_protobuf.decode(sample_runs.protobuf(run)).spans
-    assert records == otlp_json.decode(sample_runs.otlp_json(run)).spans
+    records = sample_messages.spans_of(run)
+    assert records == otlp_json.decode(sample_messages.otlp_json(run)).spans
     assert records == otlp_json.decode(otlp_export.encode(records)).spans
 
 
 @pytest.mark.parametrize("make", SAMPLES)
 def test_a_written_document_reads_back_the_same(make: Any) -> None:
     """Export and import lose nothing: times, events, links, resource, scope and flags included."""
-    spans = otlp_protobuf.decode(sample_runs.protobuf(make())).spans
+    spans = sample_messages.spans_of(make())
     again = otlp_json.decode(otlp_export.encode(spans)).spans
     assert {each.span_id: each for each in spans} == {each.span_id: each for each in again}
 
@@ -96,7 +97,7 @@ def test_values_that_json_cannot_say_are_kept(sent: Any, stored: Any) -> None:
     """Non-finite doubles, bytes and maps become objects with one key; a double stays a double."""
     run = sample_runs.Sample()
     run.add("x", 0, 1, None, {"k": sent}, identity=False)
-    (span,) = otlp_protobuf.decode(sample_runs.protobuf(run)).spans
+    (span,) = sample_messages.spans_of(run)
     assert (stored, type(stored)) == (span.attributes["k"], type(span.attributes["k"]))
     assert (span,) == otlp_json.decode(otlp_export.encode([span])).spans
 
@@ -118,7 +119,7 @@ def test_values_that_json_cannot_say_are_kept(sent: Any, stored: Any) -> None:
 )
 def test_types_follow_from_the_attributes(types: list[tuple[str, str]]) -> None:
     """Each span of a run is recognised for what it stands for."""
-    spans = otlp_protobuf.decode(sample_runs.protobuf(sample_runs.triage())).spans
+    spans = sample_messages.spans_of(sample_runs.triage())
     found = {each.name: each.type for each in spans}
     assert types == [(name, found[name]) for name, _ in types]
 
@@ -168,9 +169,9 @@ def test_the_nesting_of_values_is_bounded() -> None:
     run = sample_runs.Sample()
     run.add("x", 0, 1, None, {"deep": value}, identity=False)
     with pytest.raises(OtlpError, match="nested"):
-        otlp_protobuf.decode(sample_runs.protobuf(run))
+        otlp_protobuf.decode(sample_messages.protobuf(run))
     with pytest.raises(OtlpError, match="nested"):
-        otlp_json.decode(sample_runs.otlp_json(run))
+        otlp_json.decode(sample_messages.otlp_json(run))
 
 
 @pytest.mark.parametrize(

@@ -34,18 +34,6 @@ from clew.store.records import Page, QueryError
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def store(folder: Path) -> Iterator[RecordStore]:
-    opened = RecordStore(folder)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
 def reader(store: RecordStore) -> Iterator[PromptReader]:
     opened = PromptReader(store.folder)
     yield opened

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,18 +26,6 @@ from clew.store.retention import GRACE_S, Retention, Swept, sweep
 ARABIC = "".join(chr(0x660 + int(digit)) if digit != "-" else digit for digit in "2020-01-01")
 MIDNIGHT = START_NS + 14 * 3600 * SECOND
 """2026-12-02T00:00:00Z: the end of the first day."""
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def store(folder: Path) -> Iterator[RecordStore]:
-    opened = RecordStore(folder)
-    yield opened
-    opened.close()
 
 
 def save(store: RecordStore, *times: int, start: int = 1) -> int:

@@ -16,13 +16,14 @@ import sample_runs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from sample_messages import spans_of
 
 from clew import semconv
-from clew.store import migrations, otlp_protobuf, search
+from clew.store import migrations, search
 from clew.store.costs import CostFilter, CostRow, CostTable, cost_table
 from clew.store.database import connect
 from clew.store.reader import Reader
-from clew.store.records import Page, QueryError, RunFilter, SpanRecord
+from clew.store.records import Page, QueryError, RunFilter
 from clew.store.scopes import EVERYTHING, NOTHING, Scope
 from clew.store.summary import fold
 from clew.store.writer import Writer
@@ -31,10 +32,6 @@ SECOND = 10**9
 AGENTS, MODELS, TOOLS, GATES = (tuple(f"{kind}{n}" for n in range(3)) for kind in "amtg")
 TENANTS = (None, "acme", "evil")
 ACTORS = (None, "d1", "d2")
-
-
-def spans_of(*runs: sample_runs.Sample) -> tuple[SpanRecord, ...]:
-    return otlp_protobuf.decode(sample_runs.protobuf(*runs)).spans
 
 
 def made(number: int) -> sample_runs.Sample:

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
+import sample_messages
 import sample_runs
 
 from clew import semconv
-from clew.store import otlp_protobuf, search
+from clew.store import search
 from clew.store.reader import Reader
 from clew.store.records import Page, RunFilter
 from clew.store.scopes import Scope
@@ -96,13 +97,13 @@ def store(
     writer = Writer(path)
     for first in range(0, request.param, 50):
         runs = [made(number) for number in range(first, first + 50)]
-        writer.write(otlp_protobuf.decode(sample_runs.protobuf(*runs)).spans)
+        writer.write(sample_messages.spans_of(*runs))
     # One run has the agent of one kind and the model and tool of the other, before all others.
     odd = sample_runs.Sample(base_ns=sample_runs.START_NS - SECOND)
     root = odd.root("agent0", 0, 100, **{semconv.TENANT: "odd"})
     odd.model(1, 1, 2, root, model="model1")
     odd.tool("tool1", 3, 4, root, "ok")
-    writer.write(otlp_protobuf.decode(sample_runs.protobuf(odd)).spans)
+    writer.write(sample_messages.spans_of(odd))
     writer.close()
     reader = Reader(path, connections=1)
     ticks = [0]

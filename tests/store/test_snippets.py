@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import sample_messages
 import sample_runs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from msgspec.structs import replace
 from clew.errors import StoreError
 from clew.prompts.skills import Skill, checksum
 from clew.prompts.snippets import Snippet
-from clew.store import migrations, otlp_protobuf, paths
+from clew.store import migrations, paths
 from clew.store.database import connect
 from clew.store.migrations import MIGRATIONS
 from clew.store.reader import Reader
@@ -159,7 +160,7 @@ def test_runs_and_snippets_share_a_file(kept: SqliteRepository):
     writer = Writer(kept.path)
     try:
         kept.put([NOVA])
-        writer.write(otlp_protobuf.decode(sample_runs.protobuf(sample_runs.running())).spans)
+        writer.write(sample_messages.spans_of(sample_runs.running()))
         kept.put([TONE])
     finally:
         writer.close()

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+import sample_messages
 import sample_runs
 
 from clew.store import otlp_protobuf
@@ -33,7 +34,7 @@ def test_spans_are_stored_fast_and_lists_stay_fast(store_file: Path) -> None:
     writer = Writer(store_file)
 
     def fresh_messages() -> list[bytes]:
-        template = sample_runs.message(*(sample_runs.triage() for _ in range(20)))
+        template = sample_messages.message(*(sample_runs.triage() for _ in range(20)))
         messages: list[bytes] = []
         for _ in range(RUNS // 20):
             for resource_spans in template.resource_spans:

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import httpx
 import pytest
 import sample_runs
 from msgspec.structs import replace
+from sample_messages import spans_of
 
 import clew
 from clew import semconv
@@ -28,26 +28,8 @@ from clew.store.writer import Writer, WriteResult
 from clew.testing import CaptureExporter, Reply, ScriptedProvider
 
 
-def spans_of(*runs: sample_runs.Sample) -> tuple[SpanRecord, ...]:
-    return otlp_protobuf.decode(sample_runs.protobuf(*runs)).spans
-
-
 def shuffled(spans: Sequence[SpanRecord]) -> list[SpanRecord]:
     return random.Random(4).sample(spans, len(spans))  # noqa: S311 - a fixed order
-
-
-@pytest.fixture
-def writer(store_file: Path) -> Iterator[Writer]:
-    opened = Writer(store_file, busy_s=0.2)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def reader(writer: Writer) -> Iterator[Reader]:
-    opened = Reader(writer.path)
-    yield opened
-    opened.close()
 
 
 def test_a_run_is_read_back_as_it_was_sent(writer: Writer, reader: Reader) -> None:

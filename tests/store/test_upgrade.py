@@ -10,12 +10,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import sample_messages
 import sample_runs
 
 from clew import semconv
 from clew.errors import StoreError
 from clew.rule_data import to_data
-from clew.store import migrations, otlp_protobuf
+from clew.store import migrations
 from clew.store.database import APPLICATION_ID, connect
 from clew.store.migrations import MIGRATIONS, copy_of
 from clew.store.reader import Reader
@@ -38,7 +39,7 @@ def old_store(folder: Path, schema: int) -> tuple[Path, sample_runs.Sample]:
     run = sample_runs.triage()
     full = folder / "full.db"
     writer = Writer(full)
-    writer.write(otlp_protobuf.decode(sample_runs.protobuf(run)).spans)
+    writer.write(sample_messages.spans_of(run))
     writer.close()
     path = folder / "data" / "clew.db"
     path.parent.mkdir(mode=0o700)
@@ -71,7 +72,7 @@ def test_a_store_of_an_earlier_schema(schema: int, tmp_path: Path) -> None:
         Reader(path)
     writer = Writer(path)
     newer = sample_runs.triage()
-    writer.write(otlp_protobuf.decode(sample_runs.protobuf(newer)).spans)
+    writer.write(sample_messages.spans_of(newer))
     writer.close()
     reader = Reader(path)
     for each in (run, newer):

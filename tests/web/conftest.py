@@ -36,6 +36,13 @@ def http(server: Running) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
+def viewer(served: Running) -> Iterator[httpx.Client]:
+    """A client of the server that a file calls `served`."""
+    with httpx.Client(base_url=served.address, timeout=20, trust_env=False) as client:
+        yield client
+
+
+@pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Shop]:
     """A running server, and what puts recorded calls into its folder."""
     with start(port=0, store_path=tmp_path / "clew.db") as running:

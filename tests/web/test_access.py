@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 import sample_calls
+import sample_messages
 import sample_runs
 
 from clew import semconv
@@ -116,7 +117,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
             with found.http("collector") as client:
                 client.post(
                     "/v1/traces",
-                    content=sample_runs.protobuf(*ALL),
+                    content=sample_messages.protobuf(*ALL),
                     headers={"content-type": "application/x-protobuf"},
                 ).raise_for_status()
             yield found

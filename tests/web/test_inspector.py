@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import httpx
 import sample_calls as calls
+import sample_messages
 import sample_runs
 from msgspec.structs import replace
 from page_text import words
@@ -67,12 +67,7 @@ def test_a_span_of_the_timeline_leads_to_its_call(shop: Shop) -> None:
     """A round's details have a link to its prompt; other spans have none."""
     run = sample_runs.triage(calls.RUN)
     run.spans[0].attributes[semconv.MESSAGE_ID] = "msg-81"
-    httpx.post(
-        f"{shop.running.address}/v1/traces",
-        content=sample_runs.protobuf(run),
-        headers={"content-type": "application/x-protobuf"},
-        trust_env=False,
-    ).raise_for_status()
+    sample_messages.send(shop.running.address, run)
     span = next(each for each in run.spans if each.name.startswith("chat"))
     head = shop.http.get(f"/runs/{calls.RUN}").text
     assert 'href="/prompts?message=msg-81"' in head

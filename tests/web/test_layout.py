@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import pytest
+import sample_messages
 import sample_runs
 
 from clew import semconv
 from clew.allow_list import AllowList
-from clew.store import otlp_protobuf
 from clew.store.records import RunRecord, span_order
 from clew.store.summary import fold
 from clew.web.shown import Filter, Shown
@@ -16,7 +16,7 @@ from clew.web.timeline import ROWS_AT_ONCE, axis, begun, lay_out
 
 
 def record_of(run: sample_runs.Sample) -> Shown:
-    spans = tuple(sorted(otlp_protobuf.decode(sample_runs.protobuf(run)).spans, key=span_order))
+    spans = tuple(sorted(sample_messages.spans_of(run), key=span_order))
     return Filter(AllowList.default()).apply(
         RunRecord(summary=fold(spans, run.trace_id), spans=spans)
     )

@@ -12,6 +12,7 @@ import httpx
 import msgspec
 import pytest
 import sample_calls
+import sample_messages
 import sample_runs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -63,7 +64,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
         found = Filled(running, calls)
         found.http.post(
             "/v1/traces",
-            content=sample_runs.protobuf(RUN, sample_runs.suspended(), sample_runs.failed()),
+            content=sample_messages.protobuf(RUN, sample_runs.suspended(), sample_runs.failed()),
             headers={"content-type": "application/x-protobuf"},
         ).raise_for_status()
         yield found

@@ -13,6 +13,7 @@ import httpx
 import pytest
 import sample_runs
 from page_text import words
+from sample_messages import send
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.testclient import TestClient
@@ -40,23 +41,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server whose store holds four runs, for tests that only read."""
     path = tmp_path_factory.mktemp("viewer") / "clew.db"
     with start(port=0, store_path=path) as running:
-        send(running, TRIAGE, SUSPENDED, FAILED, FOREIGN)
+        send(running.address, TRIAGE, SUSPENDED, FAILED, FOREIGN)
         yield running
-
-
-@pytest.fixture
-def viewer(served: Running) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=served.address, timeout=20, trust_env=False) as client:
-        yield client
-
-
-def send(server: Running, *runs: sample_runs.Sample) -> None:
-    httpx.post(
-        f"{server.address}/v1/traces",
-        content=sample_runs.protobuf(*runs),
-        headers={"content-type": "application/x-protobuf"},
-        trust_env=False,
-    ).raise_for_status()
 
 
 def test_the_list_shows_runs_newest_first(viewer: httpx.Client) -> None:
@@ -234,11 +220,11 @@ def test_events_and_links_are_shown(viewer: httpx.Client) -> None:
 def test_another_version_of_a_span_is_pointed_out(served: Running, viewer: httpx.Client) -> None:
     """A conflicting copy is told at the top, and shown beside the first version of its span."""
     run = sample_runs.running()
-    send(served, run)
-    send(served, run)
+    send(served.address, run)
+    send(served.address, run)
     span = run.spans[1]
     span.attributes[semconv.USAGE_INPUT] = 31_337
-    send(served, run)
+    send(served.address, run)
     shown = words(viewer.get(f"/runs/{run.run_id}", params={"span": span.span_id}).text)
     assert "1 copy of spans arrived with other content; the first version is shown." in shown
     assert "3 identical copies arrived again and changed nothing." in shown
@@ -288,7 +274,7 @@ def test_no_page_is_sent_in_part(store_file: Path) -> None:
         start(port=0, store_path=store_file) as running,
         httpx.Client(base_url=running.address, trust_env=False) as client,
     ):
-        send(running, TRIAGE)
+        send(running.address, TRIAGE)
         connection = connect(store_file)
         connection.execute("UPDATE spans SET attributes = '{' WHERE seq > 10")
         connection.execute("UPDATE runs SET fold = '{'")
@@ -356,7 +342,7 @@ def hostile() -> sample_runs.Sample:
 def test_everything_that_was_sent_is_escaped(served: Running, viewer: httpx.Client) -> None:
     """Markup in any name or value is text on every page; no script, style or handler appears."""
     run = hostile()
-    send(served, run)
+    send(served.address, run)
     pages = [viewer.get("/"), viewer.get("/", params={"agent": HOSTILE})]
     for span in run.spans:
         pages.append(viewer.get(f"/runs/{run.run_id}", params={"span": span.span_id}))

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
+import sample_messages
 import sample_runs
 from google.rpc.status_pb2 import Status
 from opentelemetry.exporter.otlp.proto.http import Compression
@@ -75,7 +76,7 @@ def test_a_message_is_stored_and_answered_in_its_encoding(
 ) -> None:
     """Protobuf and JSON, plain and packed, are answered with their own empty response message."""
     run = sample_runs.triage()
-    body = sample_runs.protobuf(run) if kind == PROTOBUF else sample_runs.otlp_json(run)
+    body = sample_messages.protobuf(run) if kind == PROTOBUF else sample_messages.otlp_json(run)
     match encoding:
         case "gzip":
             body = gzip.compress(body)
@@ -100,7 +101,7 @@ def test_a_message_is_stored_and_answered_in_its_encoding(
 def test_a_content_type_may_have_parameters(http: httpx.Client) -> None:
     """`application/json; charset=utf-8`, in any case of letters, is JSON."""
     answer = post(
-        http, sample_runs.otlp_json(sample_runs.running()), "Application/JSON; charset=utf-8"
+        http, sample_messages.otlp_json(sample_runs.running()), "Application/JSON; charset=utf-8"
     )
     assert 200 == answer.status_code
 
@@ -129,7 +130,7 @@ def test_rejected_spans_are_told(http: httpx.Client, kind: str) -> None:
     good = sample_runs.running()
     bad = sample_runs.running()
     bad.trace_id = "0" * 32
-    body = sample_runs.protobuf if kind == PROTOBUF else sample_runs.otlp_json
+    body = sample_messages.protobuf if kind == PROTOBUF else sample_messages.otlp_json
     answer = post(http, body(good, bad), kind)
     if kind == PROTOBUF:
         partial = ExportTraceServiceResponse.FromString(answer.content).partial_success
@@ -261,12 +262,12 @@ def test_a_body_that_never_ends_is_cut_off(narrow: httpx.Client) -> None:
             answer += piece
     assert b"HTTP/1.1 408" in answer
     assert time.monotonic() - started < 5
-    assert 200 == post(narrow, sample_runs.protobuf(sample_runs.running())).status_code
+    assert 200 == post(narrow, sample_messages.protobuf(sample_runs.running())).status_code
 
 
 def test_a_client_that_goes_away_leaves_nothing(http: httpx.Client) -> None:
     """Half a message is no message: nothing is stored, and the server goes on."""
-    body = sample_runs.protobuf(sample_runs.triage())
+    body = sample_messages.protobuf(sample_runs.triage())
     with socket.create_connection((http.base_url.host, http.base_url.port), timeout=10) as sock:
         sock.sendall(
             b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\n"
@@ -292,7 +293,7 @@ def test_too_much_at_once_is_503_and_may_be_tried_again(narrow: httpx.Client) ->
         assert 503 == answer.status_code
         assert int(answer.headers["retry-after"]) > 0
     time.sleep(0.2)
-    assert 200 == post(narrow, sample_runs.protobuf(sample_runs.running())).status_code
+    assert 200 == post(narrow, sample_messages.protobuf(sample_runs.running())).status_code
 
 
 def test_a_store_that_cannot_take_it_is_503(
@@ -301,17 +302,17 @@ def test_a_store_that_cannot_take_it_is_503(
     """While the store is locked for longer than it waits, exporters are asked to try again."""
     run = sample_runs.running()
     before = sample_runs.triage()
-    assert 200 == post(http, sample_runs.protobuf(before)).status_code
+    assert 200 == post(http, sample_messages.protobuf(before)).status_code
     other = connect(store_file)
     other.execute("BEGIN IMMEDIATE")
-    answer = post(http, sample_runs.protobuf(run))
+    answer = post(http, sample_messages.protobuf(run))
     other.execute("ROLLBACK")
     other.close()
     assert (503, "2") == (answer.status_code, answer.headers["retry-after"])
     status = Status.FromString(answer.content)
     assert 14 == status.code
     assert "is locked" in status.message
-    assert 200 == post(http, sample_runs.protobuf(run)).status_code
+    assert 200 == post(http, sample_messages.protobuf(run)).status_code
     assert {before.trace_id, run.trace_id} == set(traces(http))
 
 
@@ -323,7 +324,7 @@ def test_a_full_store_is_503_and_keeps_what_it_has(store_file: Path) -> None:
     stored: list[str] = []
     for _ in range(100):
         run = sample_runs.triage()
-        answer = post(client, sample_runs.protobuf(run))
+        answer = post(client, sample_messages.protobuf(run))
         if answer.status_code != 200:
             break
         stored.append(run.trace_id)
@@ -349,7 +350,7 @@ def test_concurrent_exporters_lose_nothing(http: httpx.Client, server: Running) 
     def send(some: list[sample_runs.Sample]) -> None:
         with httpx.Client(base_url=server.address, timeout=30, trust_env=False) as client:
             for run in some:
-                message = ExportTraceServiceRequest.FromString(sample_runs.protobuf(run))
+                message = ExportTraceServiceRequest.FromString(sample_messages.protobuf(run))
                 for part in message.resource_spans[0].scope_spans:
                     half = ExportTraceServiceRequest()
                     resource_spans = half.resource_spans.add()
@@ -375,7 +376,7 @@ def test_what_was_accepted_survives_the_server(store_file: Path) -> None:
     with start(port=0, store_path=store_file) as running:
         answer = httpx.post(
             f"{running.address}/v1/traces",
-            content=sample_runs.protobuf(run),
+            content=sample_messages.protobuf(run),
             headers={"content-type": PROTOBUF},
         )
     assert 200 == answer.status_code
@@ -390,7 +391,7 @@ def test_two_servers_on_one_store_are_refused(
     """The second one is told why; the first one goes on."""
     with pytest.raises(StoreError, match="already served"):
         start(port=0, store_path=store_file)
-    assert 200 == post(http, sample_runs.protobuf(sample_runs.running())).status_code
+    assert 200 == post(http, sample_messages.protobuf(sample_runs.running())).status_code
 
 
 def test_two_servers_on_one_port_are_refused(
@@ -411,7 +412,7 @@ def test_a_server_can_be_started_again(store_file: Path) -> None:
         start(port=0, store_path=store_file) as first,
         httpx.Client(base_url=first.address) as client,
     ):
-        assert 200 == post(client, sample_runs.protobuf(run)).status_code
+        assert 200 == post(client, sample_messages.protobuf(run)).status_code
     port = int(first.address.rpartition(":")[2])
     with (
         start(port=port, store_path=store_file) as second,
@@ -434,7 +435,7 @@ def test_a_newer_store_is_not_served(store_file: Path) -> None:
 
 def test_json_bodies_with_unknown_keys_are_taken(http: httpx.Client) -> None:
     """Fields of later OTLP versions are skipped."""
-    document = sample_runs.document(sample_runs.running())
+    document = sample_messages.document(sample_runs.running())
     document["entityRefs"] = [{"x": 1}]
     document["resourceSpans"][0]["resource"]["entityRefs"] = []
     assert 200 == post(http, json.dumps(document).encode(), JSON).status_code

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 import sample_calls as calls
+import sample_messages
 import sample_runs
 from page_text import words
 
@@ -32,16 +33,10 @@ def served(folder: Path) -> Iterator[Running]:
         yield running
 
 
-@pytest.fixture
-def viewer(served: Running) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=served.address, timeout=20, trust_env=False) as client:
-        yield client
-
-
 def send(viewer: httpx.Client, run: sample_runs.Sample) -> None:
     viewer.post(
         "/v1/traces",
-        content=sample_runs.protobuf(run),
+        content=sample_messages.protobuf(run),
         headers={"content-type": "application/x-protobuf"},
     ).raise_for_status()
 

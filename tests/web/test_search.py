@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+import sample_messages
 import sample_runs
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,7 +42,7 @@ def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     ):
         client.post(
             "/v1/traces",
-            content=sample_runs.protobuf(TRIAGE, SUSPENDED, FAILED),
+            content=sample_messages.protobuf(TRIAGE, SUSPENDED, FAILED),
             headers={"content-type": "application/x-protobuf"},
         ).raise_for_status()
         yield client

@@ -22,6 +22,7 @@ import sample_calls
 import sample_runs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sample_messages import send
 
 from clew import semconv
 from clew.store.prompt_index import RecordStore
@@ -44,7 +45,7 @@ def served(folder: Path) -> Iterator[Running]:
     store.save([sample_calls.call(run_id=RUN.run_id, tenant=HOSTILE, agent=HOSTILE)])
     store.close()
     with start(port=0, store_path=folder / "clew.db", limits=Limits(seconds=1.0)) as running:
-        send(running, RUN, hostile())
+        send(running.address, RUN, hostile())
         yield running
 
 
@@ -52,15 +53,6 @@ def served(folder: Path) -> Iterator[Running]:
 def http(served: Running) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=served.address, timeout=20, trust_env=False) as client:
         yield client
-
-
-def send(running: Running, *runs: sample_runs.Sample) -> None:
-    httpx.post(
-        f"{running.address}/v1/traces",
-        content=sample_runs.protobuf(*runs),
-        headers={"content-type": "application/x-protobuf"},
-        trust_env=False,
-    ).raise_for_status()
 
 
 def hostile() -> sample_runs.Sample:

@@ -10,7 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
+import sample_messages
 import sample_runs
+from sample_messages import send
 
 from clew import semconv
 from clew.allow_list import AllowList
@@ -24,25 +26,10 @@ START = sample_runs.START_NS
 SECRET = "my account number is 12345"
 
 
-def send(server: Running, *runs: sample_runs.Sample) -> None:
-    httpx.post(
-        f"{server.address}/v1/traces",
-        content=sample_runs.protobuf(*runs),
-        headers={"content-type": "application/x-protobuf"},
-        trust_env=False,
-    ).raise_for_status()
-
-
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with start(port=0, store_path=tmp_path_factory.mktemp("timeline") / "clew.db") as running:
         yield running
-
-
-@pytest.fixture
-def viewer(served: Running) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=served.address, timeout=20, trust_env=False) as client:
-        yield client
 
 
 def ids(page: httpx.Response) -> list[str]:
@@ -82,7 +69,7 @@ def test_content_is_never_on_a_timeline(
     span = run.add("chat m", 1, 50, root, dict.fromkeys(CONTENT_KEYS, SECRET), scope=scope)
     span.events.append(("exception", 10, {"exception.message": SECRET}))
     span.links.append(("ab" * 16, "cd" * 8))
-    send(served, run)
+    send(served.address, run)
     for text in everything_of(viewer, run):
         assert SECRET not in text
     page = viewer.get(f"/runs/{run.run_id}", params={"span": span.span_id}).text
@@ -104,7 +91,7 @@ def test_values_obey_the_rules_of_their_keys(served: Running, viewer: httpx.Clie
         },
     )  # fmt: skip
     span.events.append((SECRET, 5, {}))
-    send(served, run)
+    send(served.address, run)
     for text in everything_of(viewer, run):
         assert SECRET not in text
     page = viewer.get(f"/runs/{run.run_id}", params={"span": span.span_id}).text
@@ -115,11 +102,10 @@ def test_a_list_of_ones_own_shows_more() -> None:
     """Keys that the operator allowed are shown; keys of content are not, even if allowed."""
     run = sample_runs.Sample()
     run.root("a", 0, 1, **{"shop.order": "A-17", semconv.INPUT_MESSAGES: "hello"})
-    from clew.store import otlp_protobuf
     from clew.store.records import RunRecord
     from clew.store.summary import fold
 
-    spans = otlp_protobuf.decode(sample_runs.protobuf(run)).spans
+    spans = sample_messages.spans_of(run)
     allowed = AllowList.default().extended(
         {"shop.order": Identifier(), semconv.INPUT_MESSAGES: Identifier()}
     )
@@ -132,7 +118,7 @@ def test_a_list_of_ones_own_shows_more() -> None:
 def test_nothing_can_be_done_from_a_timeline(served: Running, viewer: httpx.Client) -> None:
     """No approval, retry or cancel: the page has no form that changes something."""
     run = sample_runs.suspended()
-    send(served, run)
+    send(served.address, run)
     page = viewer.get(f"/runs/{run.run_id}").text
     assert {"get", "dialog"} == set(re.findall(r'<form[^>]* method="(\w+)"', page))
     for path in (f"/runs/{run.run_id}", f"/api/runs/{run.run_id}"):
@@ -154,7 +140,7 @@ def test_a_model_call_says_what_differs_from_what_was_asked(
             semconv.PROVIDER_HOP: 1, semconv.RESPONSE_TIME_TO_FIRST_CHUNK: 0.012,
         },
     )  # fmt: skip
-    send(served, run)
+    send(served.address, run)
     rows = viewer.get(f"/api/runs/{run.run_id}/timeline").json()["rows"]
     assert ["round 1", "tool_call"] == rows[1]["facts"]
     assert [
@@ -187,7 +173,7 @@ def test_granted_approvals_say_by_whom(
     run.decide("approval", "deny", 50, root, "refund", "refused").attributes[
         semconv.DECISION_BY
     ] = "self"
-    send(served, run)
+    send(served.address, run)
     head = viewer.get(f"/runs/{run.run_id}/head").text
     assert (said is not None) == ("Approval</dt>" in head)
     assert said is None or said in head
@@ -209,7 +195,7 @@ def found(viewer: httpx.Client, run: sample_runs.Sample, **asked: Any) -> list[t
 def test_rows_are_found_with_what_they_stand_below(served: Running, viewer: httpx.Client) -> None:
     """A filter keeps the way down to each row that it accepts, page and twin alike."""
     run = sample_runs.triage()
-    send(served, run)
+    send(served.address, run)
     assert [
         ("invoke_agent triage", True), ("execute_tool delegate", True),
         ("invoke_agent researcher", True), ("execute_tool fetch_page", False),
@@ -228,7 +214,7 @@ def test_rows_are_found_with_what_they_stand_below(served: Running, viewer: http
     fine = [name for name, aside in found(viewer, run, outcome="ok") if not aside]
     assert len(run.spans) == len(both) + len(fine)
     waiting = sample_runs.suspended()
-    send(served, waiting)
+    send(served.address, waiting)
     assert ["decide approval", "execute_tool refund_payment"] == [
         name for name, aside in found(viewer, waiting, outcome="waiting") if not aside
     ]
@@ -252,14 +238,14 @@ def test_a_filter_that_cannot_be_is_refused(
 ) -> None:
     """Unknown words and sizes are 400."""
     run = sample_runs.failed()
-    send(served, run)
+    send(served.address, run)
     assert 400 == viewer.get(f"/api/runs/{run.run_id}/timeline", params=asked).status_code
 
 
 def test_rows_are_paged_after_a_place(served: Running, viewer: httpx.Client) -> None:
     """`after` is -1 unless given; pages follow each other without gap and end with null."""
     run = sample_runs.triage()
-    send(served, run)
+    send(served.address, run)
     path = f"/api/runs/{run.run_id}/timeline"
     whole = viewer.get(path).json()
     assert whole == viewer.get(path, params={"after": "-1"}).json()
@@ -282,7 +268,7 @@ def test_order_is_by_sequence_to_the_nanosecond(served: Running, viewer: httpx.C
     for name, at in (("second", 1.000002), ("first", 1.000001)):
         run.tool(name, at, 2, root).attributes.pop(semconv.SEQ)
     run.tool("numbered", 50, 60, root)
-    send(served, run)
+    send(served.address, run)
     names = [each["name"] for each in viewer.get(f"/api/runs/{run.run_id}/timeline").json()["rows"]]
     assert [
         "invoke_agent a", "execute_tool numbered", "execute_tool first", "execute_tool second",
@@ -296,7 +282,7 @@ def test_a_run_that_goes_on_has_a_row(served: Running, viewer: httpx.Client) -> 
     """Its span comes last; until then its start mark says that it is open, and holds the others."""
     run = sample_runs.running()
     inner = run.tool("slow", 910, 950, sample_runs.Sent(run, "8" * 16, "", "", 0, 0, {}))
-    send(served, run)
+    send(served.address, run)
     answer = viewer.get(f"/api/runs/{run.run_id}/timeline").json()
     assert True is answer["live"]
     shown = [(each["name"], each["depth"], each["open"], each["orphan"]) for each in answer["rows"]]
@@ -317,7 +303,7 @@ def test_a_run_that_goes_on_has_a_row(served: Running, viewer: httpx.Client) -> 
 def test_news_come_only_when_there_are_any(served: Running, viewer: httpx.Client) -> None:
     """An entity tag that is still true is answered with 304; a seal ends the news."""
     run = sample_runs.running()
-    send(served, run)
+    send(served.address, run)
     page = viewer.get(f"/runs/{run.run_id}")
     (tag,) = re.findall(r'data-live data-tag="([^"]+)"', page.text)
     tag = tag.replace("&#34;", '"')
@@ -334,7 +320,7 @@ def test_news_come_only_when_there_are_any(served: Running, viewer: httpx.Client
     root = run.root("triage", 0, 1000, **{semconv.RUN_STATUS: "completed"})
     root.span_id = "9" * 16
     run.mark("sealed", "triage", 6000, root)
-    send(served, run)
+    send(served.address, run)
     news = viewer.get(head, headers={"if-none-match": tag})
     assert 200 == news.status_code
     assert 'id="live"' not in news.text
@@ -346,14 +332,13 @@ def test_news_come_only_when_there_are_any(served: Running, viewer: httpx.Client
 
 def test_what_was_read_lately_is_bounded() -> None:
     """Few long runs are kept, the one that was asked for last the longest; changed ones never."""
-    from clew.store import otlp_protobuf
     from clew.store.records import RunRecord
     from clew.store.summary import fold
 
     def of(run: sample_runs.Sample, version: str) -> Any:
         from msgspec.structs import replace
 
-        spans = tuple(otlp_protobuf.decode(sample_runs.protobuf(run)).spans)
+        spans = tuple(sample_messages.spans_of(run))
         record = RunRecord(summary=fold(spans, run.trace_id), spans=spans)
         return replace(Filter(AllowList.default()).apply(record), version=version)
 
@@ -371,7 +356,7 @@ def test_what_was_read_lately_is_bounded() -> None:
 def test_every_outcome_can_be_chosen(served: Running, viewer: httpx.Client, tmp_path: Path) -> None:
     """The choice on the page has exactly the outcomes that the filter knows."""
     run = sample_runs.failed()
-    send(served, run)
+    send(served.address, run)
     page = viewer.get(f"/runs/{run.run_id}").text
     chosen = re.findall(r'<option value="(\w*)"', page.split('id="outcome"')[1].split("</sel")[0])
     assert ["", *OUTCOMES] == chosen
