@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from clew import semconv
 from clew.digests import LazyDigests
 from clew.facts import RequestFacts, ResponseFacts, ToolCall, Usage
-from clew.rules import DROPPED, OTHER, Identifier
+from clew.rules import DROPPED, OTHER
 from clew.semconv import (
     HTTP_STATUS,
     REQUEST_MAX_TOKENS,
@@ -32,6 +32,7 @@ from clew.semconv import (
     USAGE_OUTPUT,
     USAGE_REASONING,
     USAGE_SOURCE,
+    identifier_rule,
 )
 
 if TYPE_CHECKING:
@@ -41,13 +42,6 @@ _MAX: Final = 2**63 - 1
 _FINISH_REASONS = frozenset(semconv.FINISH_REASONS)
 _NO_REASON = (None,)
 _rules = semconv.RULES
-
-
-def identifier_rule(key: str) -> Identifier:
-    """Return the rule of a key whose values are identifiers."""
-    rule = _rules[key]
-    assert isinstance(rule, Identifier)  # noqa: S101 - the table is ours
-    return rule
 
 
 _fits_id = identifier_rule(RESPONSE_ID).fits

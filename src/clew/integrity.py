@@ -23,7 +23,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
@@ -32,7 +31,7 @@ import msgspec
 
 from clew import semconv
 from clew.errors import ConfigurationError, MissingExtraError
-from clew.rules import Each, Flag, Number, Rule
+from clew.rules import Each, Flag, Number
 
 VERSION: Final = 1
 _PLAIN: Final = f"p{VERSION}-"
@@ -84,7 +83,8 @@ class _Plan(NamedTuple):
     """How the covered facts of spans with the same keys are written."""
 
     places: msgspec.Raw
-    pick: Callable[[Mapping[str, Any]], tuple[Any, ...]]
+    pick: Callable[[Mapping[str, Any]], Any]
+    """Gives the values as a tuple."""
     makers: tuple[Callable[[Any], Any], ...]
     wanted: tuple[type | None, ...]
     """The type that each value has as it is written; None where each has to be looked at."""
@@ -119,22 +119,18 @@ def encode(
     """
     names = tuple(attributes)
     plan = _plans.get(names) or _plan(names)
-    places, pick, _, _, mends = plan
-    picked = pick(attributes)
-    types = tuple(map(type, picked))
-    mended = mends.get(types)
+    values = plan.pick(attributes)
+    types = tuple(map(type, values))
+    mended = plan.mends.get(types)
     if mended is None:
         mended = _mends(plan, types)
-    values: Sequence[Any] = picked
     if mended:
-        values = list(picked)
+        values = list(values)
         for place, mend in mended:
             values[place] = mend(values[place])
     start, end = times
-    whole = (
-        *(_HEAD, trace_id, span_id, parent_id, failed),
-        *(start // 1000, (end - start) // 1000, places, values),
-    )
+    start_us, spent_us, places = start // 1000, (end - start) // 1000, plan.places
+    whole = (_HEAD, trace_id, span_id, parent_id, failed, start_us, spent_us, places, values)
     try:
         return _encode(whole)
     except (UnicodeEncodeError, OverflowError):
@@ -149,7 +145,7 @@ def _plan(names: tuple[str, ...]) -> _Plan:
     wanted: list[type | None] = []
     for rule in rules:
         if isinstance(rule, Each):
-            makers.append(partial(_entries, rule))
+            makers.append(_numbers if isinstance(rule.rule, Number) else _texts)
             wanted.append(None)
         elif isinstance(rule, Number):
             makers.append(_number)
@@ -188,16 +184,27 @@ def _mends(plan: _Plan, types: tuple[type, ...]) -> tuple[_Mend, ...]:
     return found
 
 
-def _entries(rule: Rule, value: Any) -> Any:
+def _texts(value: Any) -> Any:
+    """Return the entries as texts: as a rule they are."""
+    if type(value) is tuple:
+        for each in cast("tuple[Any, ...]", value):
+            if type(each) is not str:
+                break
+        else:
+            return cast("Any", value)
+    return _entries(value, str)
+
+
+def _numbers(value: Any) -> Any:
+    return _entries(value, _number)
+
+
+def _entries(value: Any, make: Callable[[Any], Any]) -> Any:
     if isinstance(value, str):
         value = as_list(value)
     if isinstance(value, str) or not isinstance(value, Sequence):
         return str(value)
-    inner = rule.rule if isinstance(rule, Each) else rule
-    entries = cast("Sequence[Any]", value)
-    if isinstance(inner, Number):
-        return [_number(each) for each in entries]
-    return [str(each) for each in entries]
+    return [make(each) for each in cast("Sequence[Any]", value)]
 
 
 def _flag(value: Any) -> bool:

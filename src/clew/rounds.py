@@ -46,7 +46,7 @@ from clew.spans import (
 from clew.tools import REGISTERED, infer, joined
 from clew.typing import Route
 
-_models = describe.identifier_rule(REQUEST_MODEL)
+_models = semconv.identifier_rule(REQUEST_MODEL)
 _known_models = _models.known
 UNKNOWN_COST = Cost(status="unknown")
 NOT_BILLED = Cost(status="priced", usd=0.0)
@@ -225,8 +225,9 @@ class Round(Node):
         """
         agent = self.agent
         if agent is not None:
-            if agent.has_executed(call_ids):
+            if agent.knows(call_ids):
                 return here
+            agent.account_for(call_ids)
             agent.segment.count_up()
         calls = runtime.loose if agent is None else agent.asked
         latest, missed = calls.answered(call_ids)
@@ -278,7 +279,7 @@ class Round(Node):
             elif response.tool_calls:
                 self._ask(runtime, response.tool_calls)
             if type(span) is LightSpan:
-                span.describer = self  # later, off the caller's path
+                span.describer, span.plain = self, True  # later, off the caller's path
                 if agent is not None and len(agent.segment.uncounted) > _UNCOUNTED_MOST:
                     self._catch_up(span)
             else:

@@ -469,3 +469,10 @@ RULES: Final[dict[str, Rule]] = {
     **_context(),
 }
 """Keys that may leave on a span, an event or a link, each with the rule for its value."""
+
+
+def identifier_rule(key: str) -> Identifier:
+    """Return the rule of a key whose values are identifiers."""
+    rule = RULES[key]
+    assert isinstance(rule, Identifier)  # noqa: S101 - the table is ours
+    return rule

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from opentelemetry.context import Context
@@ -109,9 +109,9 @@ class Agent:
     """One agent in one segment: its name, its rounds, and the tool calls its model asked for."""
 
     __slots__ = (
+        "accounted",
         "asked",
         "common",
-        "executed",
         "id",
         "offered",
         "rounds",
@@ -128,22 +128,25 @@ class Agent:
         self.offered: set[str] = set()
         self.asked = AskedCalls(_CALLS_REMEMBERED)
         """What was read of answers: `segment.count_up` reads those that wait."""
-        self.executed: set[str] = set()
-        """Ids of tool calls that were recorded since the last that has to be looked up."""
+        self.accounted: set[str] = set()
+        """Ids of tool calls that need not be looked up again: recorded, or answered before."""
         self.common = {**segment.common, semconv.AGENT_ID: agent_id}
         self.unread = False
         """True where no span is kept and nobody looks at answers: those are not read then."""
 
-    def note_executed(self, call_id: str) -> None:
-        """Note that a tool call is recorded."""
-        if len(self.executed) >= _CALLS_REMEMBERED:
-            self.executed.clear()
-        self.executed.add(call_id)
+    def account_for(self, call_ids: Iterable[str]) -> None:
+        """Note that tool calls are recorded, or that their results were seen."""
+        if len(self.accounted) >= _CALLS_REMEMBERED:
+            self.accounted.clear()
+        self.accounted.update(call_ids)
 
-    def has_executed(self, call_ids: Sequence[str]) -> bool:
-        """Tell whether each of these tool calls surely was recorded as it was executed."""
-        executed = self.executed
-        return executed.issuperset(call_ids) and len(set(call_ids)) == len(call_ids)
+    def knows(self, call_ids: Sequence[str]) -> bool:
+        """Tell whether none of these tool calls need be looked up.
+
+        An id that stands there twice is of two calls: some models begin anew with each answer.
+        """
+        accounted = self.accounted
+        return accounted.issuperset(call_ids) and len(set(call_ids)) == len(call_ids)
 
 
 class Node:

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar, cast, overload
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import INVALID_SPAN
+from opentelemetry.trace import INVALID_SPAN, SpanKind
 
 from clew import captured, context, semconv
 from clew._guard import guard, record_failure
@@ -20,10 +20,22 @@ from clew.pipeline.light import LightSpan
 from clew.pipeline.runtime import Governing, Runtime
 from clew.pipeline.totals import Totals
 from clew.rules import OTHER
+from clew.semconv import (
+    OPERATION,
+    ROUND,
+    SEQ,
+    TOOL_CALL_ID,
+    TOOL_NAME,
+    TOOL_OUTCOME,
+    TOOL_TYPE,
+    identifier_rule,
+)
 from clew.spans import Agent, Node, Terminated, error_type, identifier, is_cancellation, put
 from clew.wrapping import wrap_function
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_fits_id = identifier_rule(TOOL_CALL_ID).fits
 
 REGISTERED: set[str] = set()
 """Names of tools given in code, by `@clew.tool`: identifiers, whatever a model says."""
@@ -40,6 +52,7 @@ class ToolCall(context.Block, Node):
 
     __slots__ = (
         "_arguments",
+        "_before",
         "_call_id",
         "_effect",
         "_name",
@@ -70,8 +83,10 @@ class ToolCall(context.Block, Node):
         self._call_id = call_id
         self._effect = effect
         self._token: context.Token | None = None
+        self._before = 0
+        """Number of the round before it."""
         self._round = 0
-        """Number of the round that asked for it, or of the one before it."""
+        """Number of the round that asked for it, or of the one before it; 0: not known yet."""
         self.keeps_content = False
         self.result: Any = None
         self.outcome: str | None = None
@@ -212,7 +227,7 @@ class ToolCall(context.Block, Node):
             # Of a run that is sampled out, and that nobody looks at, calls are counted.
             agent.segment.ended(agent.segment.next_tool_call())
             return None
-        name = identifier(self._name, semconv.TOOL_NAME, "tool name")
+        name = identifier(self._name, TOOL_NAME, "tool name")
         later = False
         if agent is None:
             asked = runtime.loose.execute(self._call_id, self._name)
@@ -220,30 +235,36 @@ class ToolCall(context.Block, Node):
                 here = joined(here, asked)
                 self._round = asked.round or 0
         else:
-            self._round = agent.rounds
+            self._before = agent.rounds
             later = self._call_id is not None and not runtime.capturing
             if not later:
                 self._find_round(agent)
-            if self._name not in agent.offered and self._name not in REGISTERED:
-                agent.segment.count_up()
-                if agent.asked.model_chose(self._name):
-                    name = OTHER
+            offered = self._name in agent.offered or self._name in REGISTERED
+            if not offered and self._is_invented(agent):
+                name = OTHER
         attributes: dict[str, Any] = {
-            semconv.OPERATION: "execute_tool",
-            semconv.TOOL_TYPE: "function",
-            semconv.TOOL_NAME: name,
+            OPERATION: "execute_tool",
+            TOOL_TYPE: "function",
+            TOOL_NAME: name,
         }
-        if self._call_id is not None:
-            put(attributes, semconv.TOOL_CALL_ID, self._call_id)
+        call_id = self._call_id
+        if call_id is not None:
+            if type(call_id) is str and _fits_id(call_id) is not None:
+                attributes[TOOL_CALL_ID] = call_id
+            else:
+                put(attributes, TOOL_CALL_ID, call_id)
         if self._effect is not None:
             put(attributes, semconv.TOOL_EFFECT, self._effect)
         if self._round and not later:
-            attributes[semconv.ROUND] = self._round
+            attributes[ROUND] = self._round
         if name == OTHER:
             attributes[semconv.TOOL_NAME_DIGEST] = runtime.digests.get().of(self._name or "")
         if agent is not None:
-            self.seq = agent.segment.next_tool_call()
-        self._begin_with(runtime, f"execute_tool {name}", attributes, parent=here)
+            self.seq = attributes[SEQ] = agent.segment.next_tool_call()
+            attributes.update(agent.common)
+        self._start(
+            runtime, f"execute_tool {name}", attributes, kind=SpanKind.INTERNAL, parent=here
+        )
         if later and agent is not None:
             self._find_round_later(agent)
         if runtime.capturing:
@@ -253,6 +274,11 @@ class ToolCall(context.Block, Node):
                 self._arguments = captured.taken(self._arguments)
         return context.with_node(self, self.span)
 
+    def _is_invented(self, agent: Agent) -> bool:
+        """Tell whether the name is a model's, which chose a tool that nobody had offered."""
+        agent.segment.count_up()
+        return agent.asked.model_chose(self._name)
+
     def _find_round(self, agent: Agent) -> None:
         """Find the round that asked for it."""
         agent.segment.count_up()
@@ -261,10 +287,10 @@ class ToolCall(context.Block, Node):
     def _find_round_later(self, agent: Agent) -> None:
         """Leave that to whoever looks at the span: what the model said may not be read yet."""
         agent.segment.uncounted.append(self)
-        agent.note_executed(self._call_id or "")
+        agent.account_for((self._call_id or "",))
         span = self.span
         if type(span) is LightSpan:
-            span.describer = self
+            span.describer, span.plain = self, True
         elif span.is_recording():
             values: dict[str, Any] = {}
             self.describe(values)
@@ -275,12 +301,11 @@ class ToolCall(context.Block, Node):
         """Note that the call is recorded, and find the round that asked for it."""
         agent = self.agent
         asked = None if agent is None else agent.asked.execute(self._call_id, self._name)
-        if asked is not None and asked.round:
-            self._round = asked.round
+        self._round = (asked is not None and asked.round) or self._before
 
     def describe(self, attributes: dict[str, Any]) -> None:
         """Add the number of the round that asked for it."""
-        if self.agent is not None:
+        if self.agent is not None and not self._round:
             self.agent.segment.count_up()
         if self._round:
             attributes[semconv.ROUND] = self._round
@@ -302,17 +327,17 @@ class ToolCall(context.Block, Node):
 
     def _describe(self, values: dict[str, Any], error: BaseException | None) -> bool:
         """Add how the call has ended; return whether it failed."""
-        outcome = self.outcome
+        outcome, failed = self.outcome, False
         if outcome is None:
             if error is not None:
                 outcome = _tool_outcome(error)
-            else:
-                outcome = "error" if says_error(self.result) else "ok"
-        failed = outcome in ("error", "timeout", "unknown", "not_offered")
-        if outcome == "ok":
-            values[semconv.TOOL_OUTCOME] = outcome
+            elif self.result is not None and says_error(self.result):
+                outcome = "error"
+        if outcome is None:
+            values[TOOL_OUTCOME] = outcome = "ok"
         else:
-            put(values, semconv.TOOL_OUTCOME, outcome)
+            failed = outcome in ("error", "timeout", "unknown", "not_offered")
+            put(values, TOOL_OUTCOME, outcome)
         if self.arguments_bytes is not None:
             put(values, semconv.TOOL_ARGUMENTS_BYTES, self.arguments_bytes)
         if self.result_bytes is not None:

@@ -18,10 +18,12 @@ from opentelemetry.trace import StatusCode
 from clew import integrity, semconv
 from clew.integrity import Key, Signer
 from clew.pipeline.light import UNSET, LightSpan
+from clew.semconv import RUN_EVENT, SEGMENT_ID, SEQ, SPAN_DIGEST
 from clew.settings import Settings
 
 _SEGMENTS_KEPT: Final = 4096
 _SIZE: Final = 16
+_ERROR: Final = StatusCode.ERROR
 _NOTHING: Final = bytes(_SIZE)
 
 
@@ -82,15 +84,16 @@ class Chains:
             attributes: what leaves of its attributes.
             ending: when it ends and whether it failed, of a span that has not ended yet.
         """
-        segment_id, seq = attributes.get(semconv.SEGMENT_ID), attributes.get(semconv.SEQ)
+        segment_id, seq = attributes.get(SEGMENT_ID), attributes.get(SEQ)
         if segment_id is None or seq is None:
             return
-        attributes.pop(semconv.SPAN_DIGEST, None)
-        if attributes.get(semconv.RUN_EVENT) == "sealed":
+        attributes.pop(SPAN_DIGEST, None)
+        if RUN_EVENT in attributes and attributes[RUN_EVENT] == "sealed":
             self._seal(span, segment_id, attributes, ending)
             return
-        digest = self._key.of(_facts(span, attributes, ending))
-        attributes[semconv.SPAN_DIGEST] = self._key.written(digest)
+        key = self._key
+        digest = key.of(_facts(span, attributes, ending))
+        attributes[SPAN_DIGEST] = key.written(digest)
         self._keep(segment_id, seq, digest)
 
     def _keep(self, segment_id: str, seq: int, digest: bytes) -> None:
@@ -100,14 +103,13 @@ class Chains:
                 kept = self._segments[segment_id] = bytearray()
                 if len(self._segments) > _SEGMENTS_KEPT:
                     self._segments.popitem(last=False)
-            end = seq * _SIZE
-            missing = end - _SIZE - len(kept)
-            if missing == 0:  # as a rule they come in order
+            begin = (seq - 1) * _SIZE
+            if len(kept) == begin:  # as a rule they come in order
                 kept += digest
                 return
-            if missing > 0:
-                kept.extend(bytes(missing))
-            kept[end - _SIZE : end] = digest
+            if len(kept) < begin:
+                kept.extend(bytes(begin - len(kept)))
+            kept[begin : begin + _SIZE] = digest
 
     def _seal(
         self,
@@ -141,21 +143,22 @@ def _facts(
 ) -> bytes:
     if type(span) is LightSpan:
         trace_id, span_id, parent = span.trace_part().trace_id, span.span_id, span._parent
-        start, end, status = span._start_time, span._end_time, span._status
-        failed = status is not UNSET and status.status_code is StatusCode.ERROR
+        start, end, failed = span._start_time or 0, span._end_time, span._status is not UNSET
+        if failed:
+            failed = span._status.status_code is _ERROR
     else:
         ids, parent = span.context, span.parent
         assert ids is not None  # noqa: S101 - a finished span has its ids
         trace_id, span_id = ids.trace_id, ids.span_id
         start, end = span.start_time or 0, span.end_time
-        failed = span.status.status_code is StatusCode.ERROR
+        failed = span.status.status_code is _ERROR
     if ending is not None:
         end, failed = ending
     return integrity.encode(
         _hex_128(trace_id),
-        span_id.to_bytes(8, "big").hex(),
-        None if parent is None else parent.span_id.to_bytes(8, "big").hex(),
-        (start or 0, end or start or 0),
+        f"{span_id:016x}",
+        None if parent is None else f"{parent.span_id:016x}",
+        (start, end or start),
         failed,
         attributes,
     )
@@ -163,7 +166,7 @@ def _facts(
 
 @functools.lru_cache(maxsize=64)
 def _hex_128(trace_id: int) -> str:
-    return trace_id.to_bytes(16, "big").hex()
+    return f"{trace_id:032x}"
 
 
 def _counted(kept: bytearray, seal: Mapping[str, Any]) -> Iterator[tuple[int, bytes]]:

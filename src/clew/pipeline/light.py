@@ -37,7 +37,6 @@ _EVENTS_KEPT = 128
 _NO_PARENT = Context()
 _LOCAL = False  # no remote context
 _SAMPLED = TraceFlags.SAMPLED
-_CLIENT = SpanKind.CLIENT  # of ours, only rounds and calls are of this kind
 
 
 class Describer(Protocol):
@@ -91,6 +90,8 @@ class LightSpan(ReadableSpan, trace.Span):
     _made: SpanContext | None = None
     describer: Describer | None = None
     """Asked once for more attributes, by whoever looks first: the export thread as a rule."""
+    plain = False
+    """True where it may wait and may be dropped, as rounds and most tool calls."""
     touched = False
     """True once somebody else wrote on this span: it then has to pass the filter."""
     foreign_state = False
@@ -226,7 +227,7 @@ class LightSpan(ReadableSpan, trace.Span):
             if failed:
                 self._status = _ERROR
             self._end_time = end_time
-            if self._kind is _CLIENT:
+            if self.plain:
                 self._maker.queue(self)
             else:
                 self._maker.finish(self)
@@ -252,7 +253,7 @@ class LightSpans:
         scope: the instrumentation scope of the spans.
         resource: the resource of the spans, as it may leave.
         finish: takes each span that has ended.
-        queue: takes the round spans among them, which may wait and may be dropped.
+        queue: takes the plain ones among them.
         alone: whether the provider is Clew's; in another's, only runs that its sampler has
             dropped have light spans.
     """

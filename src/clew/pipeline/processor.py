@@ -194,6 +194,7 @@ class Exporting:
         copies: list[ReadableSpan] = []
         as_they_are = self._trusts_ours
         chains = self._chains
+        late = None if self.runtime is None else self.runtime.late
         for entry in pausing(batch):
             try:
                 if isinstance(entry, tuple):
@@ -203,7 +204,8 @@ class Exporting:
                 else:
                     copy = entry
                     attributes = entry.raw_attributes()
-                    self._add_late(entry, attributes)
+                    if late is not None and late.waiting:
+                        attributes.update(late.attributes(entry.span_id))
                     if chains is not None:
                         chains.add(entry, attributes)
                 copies.append(copy)
@@ -229,11 +231,6 @@ class Exporting:
         if self._chains is not None:
             self._chains.add(copy, cast("Any", copy)._attributes)
         return copy
-
-    def _add_late(self, span: LightSpan, attributes: dict[str, Any]) -> None:
-        runtime = self.runtime
-        if runtime is not None and runtime.late.waiting:
-            attributes.update(runtime.late.attributes(span.get_span_context().span_id))
 
     def close(self, deadline: float) -> None:
         """Shut the exporters down."""

@@ -108,12 +108,10 @@ class Totals(Struct, kw_only=True):
         found: dict[str, Any] = {}
         for prefix in prefixes:
             found.update(zip(_KEYS[prefix], values, strict=True))
-        for key in [
-            key
-            for key, value in found.items()
-            if value is None or (value.__class__ is not str and value > _MAX)
-        ]:
-            del found[key]
+        for place, value in enumerate(values):
+            if value is None or (value.__class__ is not str and value > _MAX):
+                for prefix in prefixes:
+                    del found[_KEYS[prefix][place]]
         return found
 
     def to_fields(self) -> str:
