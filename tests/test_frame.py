@@ -10,6 +10,7 @@ from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 import pytest
+from fresh import run
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -58,15 +59,6 @@ def tracked() -> list[Path]:
 
 def sources(*endings: str) -> list[Path]:
     return sorted(path for ending in endings or (".py",) for path in SOURCE.rglob(f"*{ending}"))
-
-
-def run(script: str) -> str:
-    """Run a script in a fresh interpreter and return what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 def test_modules_import_only_from_lower_floors():

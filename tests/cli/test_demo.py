@@ -8,7 +8,6 @@ import os
 import pty
 import re
 import signal
-import socket
 import subprocess
 import sys
 import uuid
@@ -18,6 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
+from fresh import free_port
 
 from clew.testing import Reply, ScriptedProvider
 from clew.web.server import start
@@ -210,12 +210,6 @@ def test_no_content_leaves(told: Told):
 
 
 # --- the viewer ---------------------------------------------------------------------------------
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def test_the_run_is_in_the_store(tmp_path: Path):

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import fresh
 import httpx
 import pytest
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -74,9 +75,7 @@ def sink() -> Iterator[OtlpSink]:
 @pytest.fixture
 def free_port() -> int:
     """A port of 127.0.0.1 on which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    return fresh.free_port()
 
 
 def metrics_of(options: Settings | None = None, **arguments: Any) -> Any:

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 
 import pytest
+from fresh import run
 
 from clew.pricing import PENDING, Prices
-
-
-def run(script: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 def test_nothing_is_loaded_before_it_is_wanted():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from fresh import free_port
 
 from clew.testing import OtlpSink, Reply, ScriptedProvider
 
@@ -62,12 +62,6 @@ def sink() -> Iterator[OtlpSink]:
 def provider() -> Iterator[ScriptedProvider]:
     with ScriptedProvider(lambda _: Reply(text="yes")) as running:
         yield running
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def serve(folder: Path, kind: str, port: int, environment: dict[str, str]) -> subprocess.Popen[str]:

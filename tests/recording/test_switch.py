@@ -7,7 +7,6 @@ import json
 import stat
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 from prompt_rows import DAY, record, row
 from recorded import Start, Wire, send
+from recorder_kit import own_threads
 from wires import CHAT_ANSWER
 
 import clew
@@ -28,12 +28,6 @@ from clew.store.retention import Retention
 
 URL = "https://api.openai.com/v1/chat/completions"
 BODY = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "hi"}]}
-
-
-def own_threads() -> set[threading.Thread]:
-    """Return the threads of recording that there are."""
-    names = {"clew-record", "clew-sweep"}
-    return {each for each in threading.enumerate() if each.name in names}
 
 
 def until(done: Callable[[], object], seconds: float = 10) -> None:

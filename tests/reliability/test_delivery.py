@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fresh import free_port
 from protocols import FAULTS, PROTOCOLS, Protocol
 from receivers import certificate, verdicts
-from services import KILLED, LONG, WHOLE, free_port, in_time, lost_of, small_files
+from services import KILLED, LONG, WHOLE, in_time, lost_of, small_files
 
 by_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 with_and_without = pytest.mark.parametrize("spool", [True, False], ids=["spool", "memory"])

@@ -19,7 +19,6 @@ from opentelemetry import baggage, context, propagate
 from taken_off import check_taken_off
 
 import clew
-from clew.errors import ClewError
 from clew.settings import Settings
 from clew.testing import CaptureExporter, Reply, ScriptedProvider
 
@@ -230,12 +229,6 @@ def test_one_client_alone(keep: Keep, exported: CaptureExporter, server: Scripte
     mine.post(url(server), json=BODY)
     assert len(rounds(exported)) == 2
     assert "send" not in vars(mine)
-
-
-def test_an_object_that_is_no_client_is_a_clear_error() -> None:
-    """What cannot be instrumented is named, with what to give instead."""
-    with pytest.raises(ClewError, match=r"builtins\.dict"):
-        clew.instrument({})
 
 
 def test_a_library_imported_later_is_listened_to() -> None:

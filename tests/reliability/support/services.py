@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import resource
-import socket
 from typing import Any
 
 DEADLINE_S = 2.0
@@ -13,12 +12,6 @@ SLACK_S = 3.0
 """For an interpreter to end, on a machine that is busy."""
 WHOLE = ("COMPLETE", "CONSISTENT")
 LOST = re.compile(r"Clew has lost (\d+) spans")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def lost_of(err: str) -> int:
