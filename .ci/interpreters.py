@@ -31,9 +31,10 @@ PACKAGES = (
     "opentelemetry-distro>=0.51b0", "opentelemetry-instrumentation-httpx>=0.51b0", "aiohttp>=3.14",
 )  # fmt: skip
 TESTS = (
-    "tests/test_facade.py", "tests/test_setup.py", "tests/test_runs.py",
-    "tests/test_runs_contexts.py", "tests/test_runs_decorated.py", "tests/test_context.py",
-    "tests/test_streams.py", "tests/test_tools.py", "tests/test_decisions.py",
+    "tests/test_facade.py", "tests/test_setup.py", "tests/test_setup_joining.py",
+    "tests/test_runs.py", "tests/test_runs_contexts.py", "tests/test_runs_decorated.py",
+    "tests/test_context.py", "tests/test_streams.py", "tests/test_tools.py",
+    "tests/test_decisions.py",
     "tests/pipeline", "tests/store", "tests/audit/test_verify.py", "tests/audit/test_tampering.py",
     "tests/audit/test_erasure.py", "tests/processes/test_child_processes.py",
     "tests/clients/test_endings.py", "tests/clients/test_attempts.py",
