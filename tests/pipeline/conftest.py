@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import fresh
 import pytest
 from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
@@ -102,3 +103,9 @@ def provider() -> Iterator[ScriptedProvider]:
     """A provider on loopback."""
     with ScriptedProvider() as scripted:
         yield scripted
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port of 127.0.0.1 on which nobody listens."""
+    return fresh.free_port()

@@ -1,9 +1,7 @@
-"""Where metrics go: OTLP, Prometheus, the process's own provider, nowhere; exits and forks."""
+"""Where metrics go: OTLP, the process's own provider, nowhere; exits and forks."""
 
 from __future__ import annotations
 
-import importlib
-import logging
 import os
 import socket
 import subprocess
@@ -14,20 +12,18 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import fresh
 import httpx
 import pytest
+from metric_kit import MARK, metrics_of
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 import clew
 from clew import _guard
-from clew.errors import ConfigurationError, MissingExtraError
+from clew.errors import ConfigurationError
 from clew.pipeline import instruments, meters, runtime
-from clew.pipeline.prometheus import PrometheusEndpoint
 from clew.settings import Settings
 from clew.testing import CaptureExporter, OtlpSink, Reply, ScriptedProvider
 
-MARK = "zqmark"
 WORK = """
     import clew
     with clew.run("triage"):
@@ -72,20 +68,7 @@ def sink() -> Iterator[OtlpSink]:
         yield receiver
 
 
-@pytest.fixture
-def free_port() -> int:
-    """A port of 127.0.0.1 on which nobody listens."""
-    return fresh.free_port()
-
-
-def metrics_of(options: Settings | None = None, **arguments: Any) -> Any:
-    clew.configure(settings=options or Settings.from_environment(), **arguments)
-    current = runtime.get()
-    assert current is not None
-    return current.metrics
-
-
-# --- whether, and where ----------------------------------------------------------------------------
+# --- whether, and where ---------------------------------------------------------------------------
 
 
 def test_with_span_exporters_alone_there_are_no_metrics() -> None:
@@ -154,7 +137,7 @@ def test_a_reader_serves_one_configuration(settings: Settings) -> None:
     assert runtime.get() is None
 
 
-# --- OTLP --------------------------------------------------------------------------------------------
+# --- OTLP -----------------------------------------------------------------------------------------
 
 
 def test_metrics_go_out_while_the_process_runs(
@@ -286,7 +269,8 @@ def test_a_dead_collector_does_not_hold_up_the_exit(kind: str, free_port: int) -
     assert "Clew has lost its last metrics" in done.stderr
 
 
-# --- forks -------------------------------------------------------------------------------------------
+# --- forks ----------------------------------------------------------------------------------------
+
 
 FORKED = """
     import os, clew
@@ -327,104 +311,8 @@ def test_a_forked_child_counts_its_own_and_not_the_parents(sink: OtlpSink) -> No
     assert of_spans == set(started)
 
 
-# --- Prometheus --------------------------------------------------------------------------------------
+# --- the process's own provider -------------------------------------------------------------------
 
-
-@pytest.fixture
-def prometheus(monkeypatch: pytest.MonkeyPatch, free_port: int) -> str:
-    """The environment of a Prometheus endpoint; its address."""
-    monkeypatch.setenv("OTEL_METRICS_EXPORTER", "prometheus")
-    monkeypatch.setenv("OTEL_EXPORTER_PROMETHEUS_PORT", str(free_port))
-    return f"http://127.0.0.1:{free_port}"
-
-
-def test_prometheus_scrapes_what_happened_until_now(prometheus: str) -> None:
-    """The endpoint answers at once with every metric, on loopback, and closes with Clew."""
-    metrics_of(span_exporters=[CaptureExporter()])
-    with clew.run("triage", actor=MARK):
-        clew.decide("budget", "deny", reason=MARK)
-        clew.decide("tool", "allow")
-    current = runtime.get()
-    assert current is not None
-    current.settle(everywhere=True)
-    answer = httpx.get(f"{prometheus}/metrics")
-    assert answer.status_code == 200
-    assert answer.headers["content-type"].startswith("text/plain")
-    lines = answer.text.splitlines()
-    (started,) = [one for one in lines if one.startswith("clew_runs_started_total{")]
-    assert 'gen_ai_agent_name="triage"' in started
-    assert started.endswith(" 1.0")
-    decisions = [one for one in lines if one.startswith("clew_decisions_total{")]
-    assert len(decisions) == 2
-    assert 'service_instance_id="' in answer.text
-    assert MARK not in answer.text
-    assert httpx.get(f"{prometheus}/").status_code == 404
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(prometheus.replace("127.0.0.1", "127.0.0.2"))
-    clew.shutdown()
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{prometheus}/metrics")
-    assert _guard.failures == {}
-
-
-def test_prometheus_understands_openmetrics(prometheus: str) -> None:
-    """A scraper that asks for OpenMetrics gets it."""
-    metrics_of(span_exporters=[CaptureExporter()])
-    accept = {"accept": "application/openmetrics-text; version=1.0.0"}
-    answer = httpx.get(f"{prometheus}/metrics", headers=accept)
-    assert answer.headers["content-type"].startswith("application/openmetrics-text")
-    assert answer.text.endswith("# EOF\n")
-
-
-def test_a_port_that_is_taken_is_a_warning(
-    prometheus: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The service starts all the same: a second process of it must not fail."""
-    with socket.socket() as taken, caplog.at_level(logging.WARNING, "clew"):
-        taken.bind(("127.0.0.1", int(prometheus.rpartition(":")[2])))
-        taken.listen()
-        assert metrics_of(span_exporters=[CaptureExporter()]) is not None
-        with clew.run("triage"):
-            pass
-        clew.shutdown()
-    assert ["OTEL_EXPORTER_PROMETHEUS_PORT" in one.getMessage() for one in caplog.records] == [True]
-
-
-@pytest.mark.parametrize("port", ["http", "-1", "65536"])
-def test_a_port_that_is_none_is_an_error(monkeypatch: pytest.MonkeyPatch, port: str) -> None:
-    """The error names the variable and what it holds."""
-    monkeypatch.setenv("OTEL_METRICS_EXPORTER", "prometheus")
-    monkeypatch.setenv("OTEL_EXPORTER_PROMETHEUS_PORT", port)
-    with pytest.raises(ConfigurationError, match=f"OTEL_EXPORTER_PROMETHEUS_PORT is '{port}'"):
-        metrics_of(span_exporters=[CaptureExporter()])
-
-
-def test_without_the_extra_the_error_says_what_to_install(
-    prometheus: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`clew[prometheus]` is named."""
-    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.prometheus", None)
-    with pytest.raises(MissingExtraError, match=r"clew\[prometheus\]"):
-        metrics_of(span_exporters=[CaptureExporter()])
-
-
-def test_an_older_prometheus_exporter_serves_too(
-    monkeypatch: pytest.MonkeyPatch, free_port: int
-) -> None:
-    """One that takes no registry uses the process's."""
-    exporter = importlib.import_module("opentelemetry.exporter.prometheus")
-    newer = exporter.PrometheusMetricReader
-
-    def older(disable_target_info: bool = False) -> Any:
-        return newer(disable_target_info)
-
-    monkeypatch.setattr(exporter, "PrometheusMetricReader", older)
-    endpoint = PrometheusEndpoint({"OTEL_EXPORTER_PROMETHEUS_PORT": str(free_port)})
-    assert "python_info" in endpoint.answer("")[1].decode()
-    endpoint.reader.shutdown()
-
-
-# --- the process's own provider ------------------------------------------------------------------------
 
 JOINED = """
     import threading

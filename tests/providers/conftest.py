@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,10 @@ import pytest
 from clew.providers import ChatRequest, ChatResponse, Message, Provider, StreamEvent, provider
 from clew.testing import MistralChatCompletions, Reply, ScriptedProvider
 from clew.testing.provider import FORMATS
+
+sys.path.insert(0, str(Path(__file__).parent / "support"))
+
+from pair import Pair
 
 SUFFIXES = {
     "openai": "/v1",
@@ -93,3 +99,18 @@ async def kit(name: str, mode: str) -> AsyncIterator[Kit]:
         kit = Kit(name, mode, server)
         async with kit.provider:
             yield kit
+
+
+@pytest.fixture(params=[False, True], ids=["whole", "streamed"])
+def streamed(request: pytest.FixtureRequest) -> bool:
+    """Whether the answer is to come as a stream."""
+    return request.param
+
+
+@pytest.fixture
+async def pair(mode: str, streamed: bool) -> AsyncIterator[Pair]:
+    """Two providers, each of which has a server."""
+    with ScriptedProvider() as first, ScriptedProvider() as second:
+        pair = Pair(mode, streamed, first, second)
+        async with pair.one, pair.two:
+            yield pair

@@ -1,83 +1,23 @@
-"""Chains of providers: who is asked next, who is left out, and what is told of it."""
+"""Chains of providers: who is asked next, and who is left out."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from pair import ASK, BUSY, Clock
 
-import clew
 from clew.providers import (
-    ChatRequest,
-    ChatResponse,
     Choice,
     Circuits,
     FallbackError,
     FallbackProvider,
-    Message,
-    Provider,
     ProviderError,
-    StreamEvent,
     provider,
 )
 from clew.providers.fallback import Attempt
-from clew.settings import Settings
-from clew.testing import CaptureExporter, Reply, ScriptedError, ScriptedProvider
-
-ASK = ChatRequest(model="small", messages=(Message.user("SECRET"),))
-BUSY = Reply.failure(503, "SECRET")
-
-
-class Pair:
-    """Two providers on two servers, and a chain of them, asked in one of four ways."""
-
-    def __init__(self, mode: str, streamed: bool, first: Any, second: Any) -> None:
-        self.mode = mode
-        self.streamed = streamed
-        self.servers = (first, second)
-        self.one = provider("openai", api_key="k", base_url=first.openai_base_url, retries=0)
-        self.two = provider("anthropic", api_key="k", base_url=second.base_url, retries=0)
-        self.second = Choice(provider=self.two, model="large")
-
-    async def ask(self, by: Provider, request: ChatRequest = ASK) -> ChatResponse:
-        """Ask, and return the whole answer."""
-        if not self.streamed:
-            return by.chat(request) if self.mode == "sync" else await by.achat(request)
-        last = (await self.events(by, request))[-1].response
-        assert last is not None
-        return last
-
-    async def events(self, by: Provider, request: ChatRequest = ASK) -> list[StreamEvent]:
-        """Read a whole stream."""
-        if self.mode == "sync":
-            return list(by.stream(request))
-        return [event async for event in by.astream(request)]
-
-    @property
-    def asked(self) -> tuple[int, int]:
-        """How many requests each server has seen."""
-        return len(self.servers[0].requests), len(self.servers[1].requests)
-
-    def script(self, first: list[Reply], second: list[Reply]) -> None:
-        """Give each server its replies."""
-        self.servers[0].replace(*first)
-        self.servers[1].replace(*second)
-
-
-@pytest.fixture(params=[False, True], ids=["whole", "streamed"])
-def streamed(request: pytest.FixtureRequest) -> bool:
-    return request.param
-
-
-@pytest.fixture
-async def pair(mode: str, streamed: bool) -> Any:
-    with ScriptedProvider() as first, ScriptedProvider() as second:
-        pair = Pair(mode, streamed, first, second)
-        async with pair.one, pair.two:
-            yield pair
+from clew.testing import Reply, ScriptedError
 
 
 async def test_the_first_choice_answers(pair: Any):
@@ -242,17 +182,7 @@ async def test_the_bytes_that_would_be_sent(pair: Any):
     assert b'"other"' in told
 
 
-# --- circuits ------------------------------------------------------------------------------------
-
-
-class Clock:
-    """A clock that goes on when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+# --- circuits -------------------------------------------------------------------------------------
 
 
 def failure(failure_class: str) -> ProviderError:
@@ -338,136 +268,3 @@ async def test_streams_that_break_off_later_count_too(pair: Any):
             await pair.ask(chain)
     assert (await pair.ask(chain)).text == "two"
     assert pair.asked == (2, 1)
-
-
-# --- what is told --------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def reader() -> InMemoryMetricReader:
-    return InMemoryMetricReader()
-
-
-@pytest.fixture
-def settings(reader: InMemoryMetricReader) -> Settings:
-    return Settings.from_environment(
-        export_delay_ms=50,
-        seal_grace_s=0.05,
-        shutdown_s=5,
-        metric_readers=(reader,),
-    )
-
-
-@pytest.fixture
-def spans(exported: CaptureExporter) -> Callable[..., Any]:
-    """Return attributes of the spans whose name begins with a word; content is not in them."""
-    clew.instrument()
-
-    def found(word: str, *keys: str) -> list[tuple[Any, ...]]:
-        assert b"SECRET" not in exported.otlp_bytes()
-        listed = [
-            dict(span.attributes or {}) for span in exported.spans if span.name.startswith(word)
-        ]
-        listed.sort(key=lambda one: one["clew.seq"])
-        return [tuple(one.get(key) for key in keys) for one in listed]
-
-    return found
-
-
-HOP = (
-    "clew.round",
-    "clew.provider.hop",
-    "clew.provider.failure_class",
-    "gen_ai.request.model",
-    "clew.attempts",
-)
-
-
-async def test_each_try_is_a_span_of_the_same_round(pair: Any, spans: Any):
-    """With its place, its failure class, and the next round counted on from there."""
-    chain = FallbackProvider(pair.one, pair.second)
-    pair.script([BUSY, Reply(text="SECRET")], [Reply(text="SECRET")])
-    with clew.run("triage") as run:
-        await pair.ask(chain)
-        await pair.ask(chain)
-    assert spans("chat", *HOP) == [
-        (1, 0, "server_error", "small", 1),
-        (1, 1, None, "large", 1),
-        (2, 0, None, "small", 1),
-    ]
-    assert (run.totals.rounds, run.totals.rounds_without_usage) == (2, 0)
-
-
-async def test_a_skipped_provider_is_a_decision(pair: Any, spans: Any):
-    """Gate, outcome, reason and the model, in the place of the try that was not made."""
-    chain = FallbackProvider(pair.one, pair.second, circuits=Circuits(threshold=1, clock=Clock()))
-    pair.script([BUSY], [Reply(text="SECRET")] * 2)
-    with clew.run("triage") as run:
-        await pair.ask(chain)
-        await pair.ask(chain)
-    keys = ("gate", "outcome", "reason", "subject", "executed", "enforced")
-    assert spans("decide", *[f"clew.decision.{key}" for key in keys]) == [
-        ("circuit", "deny", "circuit_open", "small", False, True)
-    ]
-    assert [found[:3] for found in spans("chat", *HOP)] == [
-        (1, 0, "server_error"),
-        (1, 1, None),
-        (2, 1, None),
-    ]
-    assert (run.totals.rounds, run.totals.denials) == (2, 1)
-
-
-async def test_a_chain_that_fails_is_one_round(pair: Any, spans: Any):
-    """It counts as one, without usage."""
-    pair.script([BUSY], [BUSY])
-    with clew.run("triage") as run, pytest.raises(FallbackError):
-        await pair.ask(FallbackProvider(pair.one, pair.second))
-    assert (run.totals.rounds, run.totals.rounds_without_usage) == (1, 1)
-    assert [found[:3] for found in spans("chat", *HOP)] == [
-        (1, 0, "server_error"),
-        (1, 1, "server_error"),
-    ]
-
-
-def count(reader: InMemoryMetricReader, name: str) -> list[tuple[Any, Any]]:
-    data: Any = reader.get_metrics_data()
-    return [
-        (point.attributes.get("gen_ai.provider.name"), point.value)
-        for resource in data.resource_metrics
-        for scope in resource.scope_metrics
-        for metric in scope.metrics
-        if metric.name == name
-        for point in metric.data.data_points
-    ]
-
-
-async def test_moves_are_counted(pair: Any, spans: Any, reader: InMemoryMetricReader):
-    """One for each sibling that was asked, under the provider that was left; rounds once."""
-    pair.script([BUSY, Reply(text="one")], [Reply(text="two")])
-    chain = FallbackProvider(pair.one, pair.second)
-    with clew.run("triage"):
-        await pair.ask(chain)
-        await pair.ask(chain)
-    assert len(spans("chat", "clew.seq")) == 3
-    assert count(reader, "clew.fallbacks") == [("openai", 1)]
-    assert sum(value for _, value in count(reader, "clew.rounds")) == 2
-
-
-async def test_without_a_chain_there_is_no_hop(pair: Any, spans: Any):
-    """The attribute says that there was a choice."""
-    pair.script([Reply(text="one")], [])
-    with clew.run("triage"):
-        await pair.ask(pair.one)
-    assert spans("chat", *HOP) == [(1, None, None, "small", 1)]
-
-
-async def test_outside_of_a_run(pair: Any, exported: CaptureExporter):
-    """The hops are told, the round has no number."""
-    clew.instrument()
-    pair.script([BUSY], [Reply(text="two")])
-    await pair.ask(FallbackProvider(pair.one, pair.second))
-    found = [dict(span.attributes or {}) for span in exported.by_name("chat")]
-    assert [(one["clew.provider.hop"], one.get("clew.round")) for one in found] == [
-        (0, None),
-        (1, None),
-    ]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 from bedrock_kit import Bedrock, Kit
 from callable_kit import Provider
-from httpx_kit import Keep
+from http_kit import Keep
 
 
 @pytest.fixture
@@ -49,3 +50,12 @@ def keep() -> Iterator[Keep]:
     """Close, at the end of the test, each client that is passed through."""
     with contextlib.ExitStack() as stack:
         yield stack.enter_context
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[Any]:
+    """A session of aiohttp."""
+    import aiohttp
+
+    async with aiohttp.ClientSession() as made:
+        yield made

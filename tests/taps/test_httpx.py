@@ -14,7 +14,7 @@ import httpx
 import httpx2
 import pytest
 from either_way import settle
-from httpx_kit import BODY, LIBRARIES, Keep, rounds, url
+from http_kit import BODY, LIBRARIES, Keep, rounds, url
 from opentelemetry import baggage, context, propagate
 from taken_off import check_taken_off
 

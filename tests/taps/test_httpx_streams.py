@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from httpx_kit import BODY, LIBRARIES, Keep, rounds, url
+from http_kit import BODY, LIBRARIES, Keep, rounds, url
 from opentelemetry import trace
 from opentelemetry.trace import StatusCode
 

@@ -6,6 +6,9 @@ from typing import Any
 
 import openai
 
+import clew
+from clew.pipeline import runtime
+from clew.settings import Settings
 from clew.testing import ScriptedProvider
 
 MARK = "zqmark"
@@ -47,3 +50,11 @@ MODEL = {
 }
 CALL = {**AGENT, **MODEL}
 """Labels of a run, of a call, and of a call of that run."""
+
+
+def metrics_of(options: Settings | None = None, **arguments: Any) -> Any:
+    """Configure Clew; return its metrics, None where there are none."""
+    clew.configure(settings=options or Settings.from_environment(), **arguments)
+    current = runtime.get()
+    assert current is not None
+    return current.metrics

@@ -1,4 +1,4 @@
-"""Requests over httpx and httpx2, and the rounds that they are."""
+"""Requests over HTTP clients, and the rounds that they are."""
 
 from __future__ import annotations
 
