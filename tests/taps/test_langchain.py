@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from either_way import items, settle
 from frameworks import LEAVES_OPEN, asks, tree
 from opentelemetry import trace
 from taken_off import check_taken_off
@@ -60,13 +61,16 @@ AGENT = [
 ]
 
 
-def test_an_agent(exported: CaptureExporter, server: ScriptedProvider, model: Any) -> None:
+@pytest.mark.parametrize("method", ["invoke", "ainvoke"])
+async def test_an_agent(
+    exported: CaptureExporter, server: ScriptedProvider, model: Any, method: str
+) -> None:
     """An agent is a run of its own, with its rounds and tool calls in it, and no content."""
     clew.instrument()
     server.add(asks("find", place="SECRET"), Reply(text="done"))
     agent = create_agent(model, [find], name="triage")
     before = trace.get_current_span()
-    result = agent.invoke(ASK)
+    result = await settle(getattr(agent, method)(ASK))
     assert trace.get_current_span() is before
     assert result["messages"][-1].content == "done"
     assert tree(exported) == AGENT
@@ -83,39 +87,17 @@ def test_an_agent(exported: CaptureExporter, server: ScriptedProvider, model: An
     assert b"SECRET" not in exported.otlp_bytes()
 
 
-async def test_an_agent_asynchronously(
-    exported: CaptureExporter, server: ScriptedProvider, model: Any
+@pytest.mark.parametrize("method", ["stream", "astream"])
+@pytest.mark.parametrize("pieces", ["updates", "messages"])
+async def test_a_stream(
+    exported: CaptureExporter, server: ScriptedProvider, model: Any, method: str, pieces: str
 ) -> None:
-    """The async twin."""
+    """Between two items, be they steps or tokens, the consumer's context is its own."""
     clew.instrument()
     server.add(asks("find", place="SECRET"), Reply(text="done"))
     agent = create_agent(model, [find], name="triage")
     before = trace.get_current_span()
-    await agent.ainvoke(ASK)
-    assert trace.get_current_span() is before
-    assert tree(exported) == AGENT
-
-
-def test_a_stream_of_steps(exported: CaptureExporter, server: ScriptedProvider, model: Any) -> None:
-    """Between two items the consumer's context is its own."""
-    clew.instrument()
-    server.add(asks("find", place="SECRET"), Reply(text="done"))
-    agent = create_agent(model, [find], name="triage")
-    before = trace.get_current_span()
-    for _ in agent.stream(ASK):
-        assert trace.get_current_span() is before
-    assert tree(exported) == AGENT
-
-
-async def test_an_asynchronous_stream_of_tokens(
-    exported: CaptureExporter, server: ScriptedProvider, model: Any
-) -> None:
-    """The same while tokens are streamed."""
-    clew.instrument()
-    server.add(asks("find", place="SECRET"), Reply(text="done"))
-    agent = create_agent(model, [find], name="triage")
-    before = trace.get_current_span()
-    async for _ in agent.astream(ASK, stream_mode="messages"):
+    async for _ in items(getattr(agent, method)(ASK, stream_mode=pieces)):
         assert trace.get_current_span() is before
     assert tree(exported) == AGENT
 
