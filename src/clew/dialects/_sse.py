@@ -15,6 +15,7 @@ _LINE_ENDS: Final = re.compile(rb"[\r\n]*+")
 _TYPE_FIRST: Final = re.compile(rb'event: ?([a-z_.]++)\ndata: ?\{|data: ?\{"type": ?"([a-z_.]++)",')
 _TYPE_LAST: Final = re.compile(rb"\nevent: ?([a-z_.]++)\n\n\Z")
 _DONE: Final = b"[DONE]"
+_NEW_LINE: Final = 10
 
 
 class SseReader(EventReader):
@@ -33,6 +34,11 @@ class SseReader(EventReader):
             self._returns = True
         super()._feed(data)
 
+    def _is_event(self, data: bytes) -> bool:
+        return (
+            not self._returns and data.find(b"\n\n") == len(data) - 2 > 0 and data[0] != _NEW_LINE
+        )
+
     def _end_of_event(self, buffer: bytes | bytearray, start: int) -> int:
         if not self._returns:
             end = buffer.find(b"\n\n", start)
@@ -45,9 +51,15 @@ class SseReader(EventReader):
         return position if found is None else found.end()
 
     def _payload(self, event: bytes) -> bytes | None:
-        if not self._returns and event.startswith(b"data:") and event.count(b"\n") == 2:
-            payload = event[5:]
-        else:
+        payload = None
+        if not self._returns:
+            lines = event.count(b"\n")
+            if lines == 2 and event.startswith(b"data:"):
+                payload = event[5:]
+            elif lines == 3 and event.startswith(b"event:"):
+                at = event.find(b"\ndata:")
+                payload = event[at + 6 :] if at > 0 else None
+        if payload is None:
             payload = _data(event)
         if payload is not None and payload.strip() == _DONE:
             self.done = True

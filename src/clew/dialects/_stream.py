@@ -140,8 +140,15 @@ class EventReader:
         """Return an event's data, or None when it carries none."""
         raise NotImplementedError
 
+    def _is_event(self, data: bytes) -> bool:
+        """Tell whether bytes surely are one event, and nothing else."""
+        return False
+
     def _feed(self, data: bytes) -> None:
         pending = self._pending
+        if not pending and self._is_event(data):
+            self._event(bytes(data))
+            return
         if pending:
             pending += data
             buffer: bytes | bytearray = pending
@@ -204,9 +211,14 @@ class EventReader:
     def _take_parts(self, pieces: Sequence[bytes], size: int) -> bool:
         if len(pieces) <= _FEW:
             self._misses += 1
-            return False
+            for piece in pieces:
+                self.feed(piece)
+            return True
         for part in (pieces[:size], pieces[size:]):
-            self.feed_all(b"".join(part), part)
+            if len(part) > 1:
+                self.feed_all(b"".join(part), part)
+            else:
+                self.feed(part[0])
         return True
 
     def _keep(self, buffer: bytes | bytearray, position: int) -> None:
