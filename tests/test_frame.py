@@ -85,6 +85,24 @@ def test_no_file_is_too_long():
     assert {name: lines for name, lines in lengths.items() if lines > MAX_FILE_LINES} == {}
 
 
+def test_no_test_file_is_imported_by_another():
+    """What tests share is in a conftest or a support module, where one finds it."""
+    importing = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if re.search(r"^\s*(?:from|import) test_", path.read_text("utf-8"), re.MULTILINE)
+    }
+    assert importing == set()
+
+
+def test_every_room_of_the_tests_is_a_room_of_the_package_or_explained():
+    """The page about the tests says what the others are about."""
+    page = (ROOT / "tests" / "README.md").read_text("utf-8")
+    rooms = {path.parts[1] for path in tracked() if path.parts[0] == "tests" and path.parts[2:]}
+    packages = {path.name for path in SOURCE.iterdir() if path.is_dir()}
+    assert {room for room in rooms - packages if f"`{room}/`" not in page} == set()
+
+
 def test_no_function_is_too_long():
     """No function has more than 60 lines."""
     too_long = {
