@@ -101,6 +101,10 @@ class TypedReader(SseReader):
         self._typed_tail, self._typed_tail_size = tail, len(tail)
         return event.startswith(head)
 
+    def _learn(self, event: bytes, *, latest_counts: bool) -> None:
+        if not self._is_quiet(event):  # else its type is all there is to learn
+            super()._learn(event, latest_counts=latest_counts)
+
     def _quiet_form(self) -> tuple[bytes, bytes] | None:
         if not self._typed_head:
             return super()._quiet_form()
