@@ -119,7 +119,7 @@ class StreamTap:
                 if self._body is not None and self._read <= _KEPT_BODY:
                     self._body.append(whole)
             elif len(pieces) > 1 and self._decode is None and isinstance(reader, EventReader):
-                reader.feed_all(whole, pieces)
+                reader.feed_all(whole, pieces, last=len(pieces) < _TOGETHER)
             else:
                 reader.feed(whole)
                 if not self.begun and reader.started:

@@ -77,15 +77,19 @@ class EventReader:
             self._pending = bytearray()
             record_failure("read a stream")
 
-    def feed_all(self, whole: bytes, pieces: Sequence[bytes]) -> None:
+    def feed_all(self, whole: bytes, pieces: Sequence[bytes], *, last: bool = False) -> None:
         """Take the next bytes of the body. Never raises.
 
         Args:
             whole: the bytes.
             pieces: the same as they came. Where each is one event, as most servers send them, they
                 are looked at all together.
+            last: whether the body ends with them: then the last few say more than those before.
         """
         try:
+            if last and len(pieces) > 2 * _FEW:
+                self._take_parts(pieces, len(pieces) - _FEW)
+                return
             if self._take_quiet(whole, pieces):
                 return
         except Exception:
