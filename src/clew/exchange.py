@@ -405,8 +405,7 @@ def _unread(
 ) -> Unread:
     """Count a call that nobody looks at; all attempts of one call are one round."""
     if call is None or not call.counted:
-        seq, _ = agent.segment.next_round(agent)
-        agent.segment.ended(seq)
+        agent.segment.count_round(agent)
         if call is not None:
             call.counted = True
     return Unread(target, request, here)

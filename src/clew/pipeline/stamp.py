@@ -114,6 +114,15 @@ class Segment:
             totals.rounds_without_usage += 1
         return seq, number
 
+    def count_round(self, agent: Numbering) -> None:
+        """Count a round of which there is no span."""
+        totals = self.totals
+        with self.lock:
+            self.last_seq += 1
+            agent.rounds += 1
+            totals.rounds += 1
+            totals.rounds_without_usage += 1
+
     def ended(self, seq: int) -> None:
         """Note that the span with this number has ended."""
         self.open_seqs.pop(seq, None)
