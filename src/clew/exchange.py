@@ -237,40 +237,38 @@ class Exchange:
     ) -> None:
         """A whole response has come."""
         try:
-            route = self.route
-            streamed = status < 400 and self.streams(content_type)
-            content = self.round.content
-            if content is not None and status < 400:
-                content.took(body, content_type if streamed else None)
-            if streamed:
-                self.end(_read_stream(route, status, content_type, body))
-                return
-            if self._may_wait(status, body):
-                self.round.unread = body
-                self.end(Ending(status=status, response_bytes=len(body)))
-                return
+            route, round_ = self.route, self.round
+            if status < 400:
+                streamed = self.streams(content_type)
+                if round_.content is not None:
+                    round_.content.took(body, content_type if streamed else None)
+                if streamed:
+                    self.end(_read_stream(route, status, content_type, body))
+                    return
+                if self._may_wait(body):
+                    round_.unread = body
+                    round_.finish(Ending(status=status, response_bytes=len(body)))
+                    return
             response = route.dialect.response(body, status, route, headers)
             self.end(Ending(response=response, status=status, response_bytes=len(body)))
         except Exception:
             record_failure("read a response")
 
-    def _may_wait(self, status: int, body: bytes) -> bool:
-        """Tell whether an answer can be read later, off the caller's path.
+    def _may_wait(self, body: bytes) -> bool:
+        """Tell whether an answer with a status of success can be read later, off the caller's path.
 
         It is one whose span does so anyway, that is no error, and that is small: it is kept until
         then.
         """
         round_, runtime = self.round, self.runtime
         return (
-            status < 400
-            and len(body) <= _UNREAD_MOST
-            and round_.agent is not None
+            len(body) <= _UNREAD_MOST
             and type(round_.span) is LightSpan
-            and round_.content is None
+            and round_.agent is not None
             and round_.hops is None
+            and round_.content is None
             and self.attempt == round_.attempts
-            and runtime.governor is None
-            and not runtime.observers
+            and not (runtime.observers or runtime.governor is not None)
             and self.route.dialect.may_wait(body)
         )
 

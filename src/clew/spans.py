@@ -360,10 +360,10 @@ class Node:
         """
         span = self.span
         runtime = self.runtime
-        if runtime is not None and runtime.unsettled:
+        if runtime is not None and (runtime.unsettled or runtime.capturing):
             runtime.settle()
-        if runtime is not None and runtime.capturing and getattr(self, "level", METADATA) == NONE:
-            without_digests(attributes)
+            if runtime.capturing and getattr(self, "level", METADATA) == NONE:
+                without_digests(attributes)
         if self.decisions:
             attributes[semconv.DECISIONS] = self.decisions
             attributes[semconv.DENIALS] = self.denials

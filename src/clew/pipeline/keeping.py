@@ -74,7 +74,7 @@ class Keeper:
 
     def finish(self, span: LightSpan) -> None:
         """Take a span that has ended."""
-        trace_id = span.get_span_context().trace_id
+        trace_id = span.trace_part().trace_id
         attributes: Any = span._attributes
         over = self._is_last(span, attributes, trace_id)
         matters = self._matters(span, attributes, trace_id)
@@ -104,6 +104,8 @@ class Keeper:
 
     def _is_last(self, span: LightSpan, attributes: Any, trace_id: int) -> bool:
         """Tell whether nothing is to come of what a span belongs to."""
+        if span.parent is not None and semconv.RUN_EVENT not in attributes:
+            return False
         if attributes.get(semconv.RUN_EVENT) == "sealed":
             later = self._segments.of_trace(trace_id)
             return later is None or later.id == attributes.get(semconv.SEGMENT_ID)
