@@ -12,6 +12,7 @@ from clew.web.server import Running, start
 sys.path.insert(0, str(Path(__file__).parents[1] / "store" / "support"))
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
+from house import House, house_in
 from shop import Shop
 
 
@@ -49,3 +50,10 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
         found = Shop(running, tmp_path)
         yield found
         found.http.close()
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """A running server that asks who is there."""
+    with house_in(tmp_path_factory.mktemp("house")) as running:
+        yield running
