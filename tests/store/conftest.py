@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clew.store.prompt_index import RecordStore
+from clew.store.prompt_index import PromptReader, RecordStore
 from clew.store.reader import Reader
 from clew.store.writer import Writer
 
@@ -45,5 +45,13 @@ def reader(writer: Writer) -> Iterator[Reader]:
 def store(folder: Path) -> Iterator[RecordStore]:
     """What keeps recorded calls in the folder."""
     opened = RecordStore(folder)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def prompt_reader(store: RecordStore) -> Iterator[PromptReader]:
+    """What reads the recorded calls again."""
+    opened = PromptReader(store.folder)
     yield opened
     opened.close()

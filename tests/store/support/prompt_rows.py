@@ -6,17 +6,21 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from clew.store.prompt_index import without_content
+from clew.store.prompt_index import PromptReader, without_content
 from clew.store.prompt_records import (
+    EVERYTHING,
     AskedTool,
     Attempt,
+    PromptFilter,
     PromptRecord,
     PromptRow,
     RecordedBlock,
     RecordedError,
     RecordedResponse,
+    Scope,
     ToolDefinition,
 )
+from clew.store.records import Page
 
 START_NS = 1_796_119_200_000_000_000
 """2026-12-01T10:00:00Z"""
@@ -154,3 +158,13 @@ def four_rounds() -> list[tuple[PromptRow, PromptRecord]]:
         system = replace(whole.system, text=text, blocks=blocks)
         found.append((one, replace(whole, system=system, **more)))
     return found
+
+
+def ids(rows: tuple[PromptRow, ...]) -> list[int]:
+    """Return the numbers of the rows."""
+    return [int(each.request_id, 16) for each in rows]
+
+
+def listed(reader: PromptReader, scope: Scope = EVERYTHING, **wanted: Any) -> list[int]:
+    """Return the numbers of the rows that a list has."""
+    return ids(reader.records(PromptFilter(**wanted), Page(), scope).records)
