@@ -1,4 +1,4 @@
-"""The OTLP/HTTP receiver: what it takes, what it refuses, and that it never loses anything."""
+"""The OTLP/HTTP receiver: what it takes, what it refuses, and that it never loses what it took."""
 
 # ruff: noqa: SIM300 - expected == actual, in this order
 from __future__ import annotations
@@ -11,7 +11,6 @@ import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -26,20 +25,16 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from posting import JSON, PROTOBUF, post, traces
 from starlette.testclient import TestClient
 
-from clew.errors import ClewError, StoreError
-from clew.sources import open_source
 from clew.sources.store import StoreSource
 from clew.store.database import connect
-from clew.store.records import Page, RunFilter
 from clew.store.writer import Writer
 from clew.web.app import create_app
 from clew.web.bodies import Limits
 from clew.web.server import Running, start
 
-PROTOBUF = "application/x-protobuf"
-JSON = "application/json"
 SMALL = Limits(body_bytes=100_000, all_bytes=150_000, seconds=0.6, linger_seconds=0.5)
 
 
@@ -51,22 +46,6 @@ def narrow(store_file: Path) -> Iterator[httpx.Client]:
         httpx.Client(base_url=running.address, timeout=20, trust_env=False) as client,
     ):
         yield client
-
-
-def post(
-    client: httpx.Client,
-    content: Any,
-    kind: str = PROTOBUF,
-    path: str = "/v1/traces",
-    **headers: str,
-) -> httpx.Response:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return client.post(path, content=content, headers={"content-type": kind, **named})
-
-
-def traces(client: httpx.Client) -> list[str]:
-    listed = client.get("/api/runs", params={"everything": "1", "limit": 1000})
-    return [each["trace_id"] for each in listed.json()["runs"]]
 
 
 @pytest.mark.parametrize("kind", [PROTOBUF, JSON])
@@ -368,69 +347,6 @@ def test_concurrent_exporters_lose_nothing(http: httpx.Client, server: Running) 
     assert {(run.trace_id, len(run.spans)) for run in runs} == {
         (each["trace_id"], each["spans"]) for each in listed
     }
-
-
-def test_what_was_accepted_survives_the_server(store_file: Path) -> None:
-    """Once a message is answered with 200, it is in the file after the server has stopped."""
-    run = sample_runs.triage()
-    with start(port=0, store_path=store_file) as running:
-        answer = httpx.post(
-            f"{running.address}/v1/traces",
-            content=sample_messages.protobuf(run),
-            headers={"content-type": PROTOBUF},
-        )
-    assert 200 == answer.status_code
-    assert not running.alive
-    with open_source(f"store://{store_file}") as source:
-        assert len(run.spans) == len(source.run(run.trace_id).spans)
-
-
-def test_two_servers_on_one_store_are_refused(
-    server: Running, http: httpx.Client, store_file: Path
-) -> None:
-    """The second one is told why; the first one goes on."""
-    with pytest.raises(StoreError, match="already served"):
-        start(port=0, store_path=store_file)
-    assert 200 == post(http, sample_messages.protobuf(sample_runs.running())).status_code
-
-
-def test_two_servers_on_one_port_are_refused(
-    server: Running, http: httpx.Client, tmp_path: Path
-) -> None:
-    """A port that is taken is named; no store is left behind, and the first server goes on."""
-    port = int(server.address.rpartition(":")[2])
-    with pytest.raises(ClewError, match=f"port {port}"):
-        start(port=port, store_path=tmp_path / "other" / "clew.db")
-    assert not (tmp_path / "other").exists()
-    assert 200 == http.get("/api/runs").status_code
-
-
-def test_a_server_can_be_started_again(store_file: Path) -> None:
-    """Stopping gives back the port and the store, with all that was stored."""
-    run = sample_runs.running()
-    with (
-        start(port=0, store_path=store_file) as first,
-        httpx.Client(base_url=first.address) as client,
-    ):
-        assert 200 == post(client, sample_messages.protobuf(run)).status_code
-    port = int(first.address.rpartition(":")[2])
-    with (
-        start(port=port, store_path=store_file) as second,
-        httpx.Client(base_url=second.address) as client,
-    ):
-        assert [run.trace_id] == traces(client)
-    with open_source(f"store://{store_file}") as source:
-        assert 1 == len(source.runs(RunFilter(), Page()).runs)
-
-
-def test_a_newer_store_is_not_served(store_file: Path) -> None:
-    """A server refuses a file that it does not understand, before it listens."""
-    start(port=0, store_path=store_file).stop()
-    connection = connect(store_file)
-    connection.execute("INSERT INTO migrations VALUES (999, 'future', 0)")
-    connection.close()
-    with pytest.raises(StoreError, match="newer Clew"):
-        start(port=0, store_path=store_file)
 
 
 def test_json_bodies_with_unknown_keys_are_taken(http: httpx.Client) -> None:
