@@ -331,6 +331,9 @@ class ToolContent:
         self._given = given
         self._result = result
 
+    def count_up(self) -> None:
+        """Do nothing: content is not counted."""
+
     def describe(self, attributes: dict[str, Any]) -> None:
         """Add what there is. Never raises."""
         try:

@@ -50,8 +50,6 @@ _models = semconv.identifier_rule(REQUEST_MODEL)
 _known_models = _models.known
 UNKNOWN_COST = Cost(status="unknown")
 NOT_BILLED = Cost(status="priced", usd=0.0)
-_UNCOUNTED_MOST = 64
-"""Rounds of a run that wait to be counted; the export thread may be late."""
 
 
 class Hops:
@@ -280,8 +278,6 @@ class Round(Node):
                 self._ask(runtime, response.tool_calls)
             if type(span) is LightSpan:
                 span.describer, span.plain = self, True  # later, off the caller's path
-                if agent is not None and len(agent.segment.uncounted) > _UNCOUNTED_MOST:
-                    self._catch_up(span)
             else:
                 self.count_up()
                 if span.is_recording():
@@ -367,11 +363,6 @@ class Round(Node):
             else:
                 self.count(Totals())
         return self.cost or UNKNOWN_COST
-
-    def _catch_up(self, span: LightSpan) -> None:
-        """Count what has ended, where many rounds wait; not those that may never be looked at."""
-        if not span.is_held():
-            self.count_up()
 
     def count(self, totals: Totals) -> None:
         """Price the round, add it to the totals of its run, and note what tool calls it asks for.

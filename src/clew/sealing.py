@@ -51,9 +51,13 @@ class TotalsAtEnd:
         if segment.pending and [one for one in segment.pending if not late.settle(one)]:
             late.add_run(self._span_id, segment)
 
+    def count_up(self) -> None:
+        """Count what has ended until now."""
+        self._segment.count_up()
+
     def describe(self, attributes: dict[str, Any]) -> None:
         """Add them."""
-        self._segment.count_up()
+        self.count_up()
         attributes.update(totals_attributes(self._segment, self._totals))
 
 

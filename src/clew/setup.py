@@ -35,7 +35,7 @@ from clew.pipeline.filter import Filter, instance_id
 from clew.pipeline.keeping import Keeper
 from clew.pipeline.light import LightSpans
 from clew.pipeline.metrics import Metrics
-from clew.pipeline.processor import Exporting, RootProcessor
+from clew.pipeline.processor import Exporting, RootProcessor, let_go
 from clew.pipeline.runtime import Runtime
 from clew.pipeline.worker import Worker
 from clew.pricing import Prices
@@ -119,6 +119,7 @@ def _start(
         queue_size=settings.queue_size,
         batch_size=settings.batch_size,
         delay=settings.export_delay_ms / 1000,
+        let_go=let_go,
     )
     # What an earlier process has left is sent, too, without waiting for a span.
     worker.chores += [getattr(each, "replay") for each in chosen if hasattr(each, "replay")]  # noqa: B009
@@ -270,6 +271,7 @@ def _renew_after_fork(exporting: Exporting, resource: Resource) -> None:
     if started is not None and runtime.get() is started:
         with guard("renew the instance after a fork"):
             exporting.renew()
+            started.segments.renew()
             if started.chains is not None:
                 started.chains.clear()
             if started.light is not None:

@@ -238,7 +238,8 @@ class ToolCall(context.Block, Node):
             self._before = agent.rounds
             later = self._call_id is not None and not runtime.capturing
             if not later:
-                self._find_round(agent)
+                agent.segment.count_up()
+                self.count(agent.segment.totals)
             offered = self._name in agent.offered or self._name in REGISTERED
             if not offered and self._is_invented(agent):
                 name = OTHER
@@ -279,16 +280,11 @@ class ToolCall(context.Block, Node):
         agent.segment.count_up()
         return agent.asked.model_chose(self._name)
 
-    def _find_round(self, agent: Agent) -> None:
-        """Find the round that asked for it."""
-        agent.segment.count_up()
-        self.count(agent.segment.totals)
-
     def _find_round_later(self, agent: Agent) -> None:
         """Leave that to whoever looks at the span: what the model said may not be read yet."""
+        span = self.span
         agent.segment.uncounted.append(self)
         agent.account_for((self._call_id or "",))
-        span = self.span
         if type(span) is LightSpan:
             span.describer, span.plain = self, True
         elif span.is_recording():
@@ -303,10 +299,15 @@ class ToolCall(context.Block, Node):
         asked = None if agent is None else agent.asked.execute(self._call_id, self._name)
         self._round = (asked is not None and asked.round) or self._before
 
+    def count_up(self) -> None:
+        """Count what has ended until now, this call included."""
+        if self.agent is not None:
+            self.agent.segment.count_up()
+
     def describe(self, attributes: dict[str, Any]) -> None:
         """Add the number of the round that asked for it."""
-        if self.agent is not None and not self._round:
-            self.agent.segment.count_up()
+        if not self._round:
+            self.count_up()
         if self._round:
             attributes[semconv.ROUND] = self._round
 

@@ -197,7 +197,8 @@ def tried_again(how: str) -> tuple[SpanRecord, ...]:
         if how == "begun again":
             attempt(4)
         elif how == "begun again elsewhere":
-            current.segments.clear()  # another process does not know of the first attempt
+            current.segments._open.clear()
+            current.segments._used.clear()  # another process does not know of the first attempt
             attempt(4)
         elif how == "cut off and begun again":
             attempt(4)

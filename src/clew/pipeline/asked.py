@@ -6,6 +6,7 @@ trace it belongs to, when there is no run around it, and that the tools were exe
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -13,6 +14,19 @@ from collections.abc import Iterable, Sequence
 from opentelemetry.trace import SpanContext
 
 from clew.facts import ToolCall
+
+
+_lock = threading.Lock()
+"""One for all, so that a forked child can have a new one: nobody holds it for long."""
+
+
+def _renew() -> None:
+    global _lock  # noqa: PLW0603 - one per process is what it is
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
 
 
 class Asked:
@@ -48,11 +62,10 @@ class AskedCalls:
         self._calls: OrderedDict[str, Asked] = OrderedDict()
         self._unrecorded: set[str] = set()
         """Ids of those that nobody has recorded."""
-        self._lock = threading.Lock()
 
     def ask(self, calls: Iterable[Asked]) -> None:
         """Remember tool calls that a response asked for; those without an id cannot be."""
-        with self._lock:
+        with _lock:
             for call in calls:
                 if call.id:
                     self._calls[call.id] = call
@@ -67,7 +80,7 @@ class AskedCalls:
         """
         if not self._calls:
             return None
-        with self._lock:
+        with _lock:
             found = self._calls.get(call_id) if call_id else None
             if found is None and not call_id:
                 found = next(
@@ -88,7 +101,7 @@ class AskedCalls:
         if not self._calls:
             return None, missed
         # A request carries the results of the whole conversation: most are long known.
-        with self._lock:
+        with _lock:
             for call_id in reversed(call_ids):
                 latest = self._calls.get(call_id)
                 if latest is not None:
@@ -106,11 +119,11 @@ class AskedCalls:
         """Tell whether a model asked for a tool of this name that nobody had offered."""
         if not self._calls:
             return False
-        with self._lock:
+        with _lock:
             return any(call.name == name and not call.known for call in self._calls.values())
 
     def clear(self) -> None:
         """Forget all."""
-        with self._lock:
+        with _lock:
             self._calls.clear()
             self._unrecorded.clear()

@@ -138,6 +138,8 @@ class Keeper:
             if waiting:
                 self._size -= len(waiting)
                 self.overflowed += len(waiting)
+                for span in waiting:
+                    span.let_go()
                 waiting.clear()
                 self._held.move_to_end(trace_id)
                 return

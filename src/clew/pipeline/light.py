@@ -46,6 +46,10 @@ class Describer(Protocol):
         """Add them; they have obeyed their rules."""
         ...
 
+    def count_up(self) -> object:
+        """Count what it stands for, where nobody will look at the span."""
+        ...
+
 
 class Keeping(Protocol):
     """Decides which of the runs that are sampled out are kept (`clew.pipeline.keeping`)."""
@@ -143,9 +147,10 @@ class LightSpan(ReadableSpan, trace.Span):
         """
         return self._made or self._parent or self._context
 
-    def is_held(self) -> bool:
-        """Tell whether it is of a run that is sampled out, and kept only if that matters."""
-        return self._maker.keeper is not None
+    def let_go(self) -> None:
+        """Take note that nobody will look at it: nothing is to wait for that."""
+        if self.describer is not None:
+            self.describer.count_up()
 
     def is_recording(self) -> bool:
         """Tell whether the span is still open."""

@@ -112,6 +112,7 @@ class RootProcessor(SpanProcessor):
         """Queue a finished light span: it is ours, and it is sampled."""
         runtime = self.runtime
         if runtime is None or not self.exports:
+            let_go(span)
             return
         try:
             attributes: Any = span._attributes
@@ -235,6 +236,13 @@ class Exporting:
     def close(self, deadline: float) -> None:
         """Shut the exporters down."""
         self.fanout.close(deadline)
+
+
+def let_go(span: Any) -> None:
+    """Take note that nobody will look at a finished span."""
+    if isinstance(span, LightSpan):
+        with guard("let go of a span"):
+            span.let_go()
 
 
 def _is_foreign(span: ReadableSpan) -> bool:

@@ -203,12 +203,11 @@ class Segments:
         """Return the open segment of a trace."""
         return self._open.get(trace_id)
 
-    def clear(self) -> None:
-        """Forget everything (in a forked child: the runs belong to the parent)."""
-        for segment in self._open.values():
-            segment.lock = threading.RLock()  # the export thread may have held it
-        self._open.clear()
-        self._used.clear()
+    def renew(self) -> None:
+        """Open all locks, in a forked child: a thread of the parent may have held one."""
+        self._lock = threading.Lock()
+        for segment in self.opened():
+            segment.lock = threading.RLock()
 
 
 def foreign_stamp(segment: Segment, seq: int, agent_id: str | None) -> Mapping[str, Any]:

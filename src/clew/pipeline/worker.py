@@ -82,6 +82,7 @@ class Worker:
         batch_size: spans exported together.
         delay: seconds that a span waits at the most.
         name: what the thread is called.
+        let_go: called with each span that is dropped, by who submits it; does not raise.
     """
 
     def __init__(
@@ -92,8 +93,10 @@ class Worker:
         batch_size: int,
         delay: float,
         name: str = THREAD_NAME,
+        let_go: Callable[[Any], None] | None = None,
     ) -> None:
         self._name = name
+        self._let_go = let_go
         self.exporting = exporting
         self._queue_size = queue_size
         self._batch_size = batch_size
@@ -138,6 +141,8 @@ class Worker:
         waiting = len(self._queue)
         if waiting >= self._queue_size and not (important and waiting < 2 * self._queue_size):
             self.dropped += 1
+            if self._let_go is not None:
+                self._let_go(span)
             return
         self._queue.append(span)
         if now:
