@@ -225,7 +225,7 @@ class Round(Node):
         if agent is not None:
             if agent.knows(call_ids):
                 return here
-            agent.account_for(call_ids)
+            agent.account_for(*call_ids)
             agent.segment.count_up()
         calls = runtime.loose if agent is None else agent.asked
         latest, missed = calls.answered(call_ids)

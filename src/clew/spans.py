@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from opentelemetry.context import Context
@@ -134,7 +134,7 @@ class Agent:
         self.unread = False
         """True where no span is kept and nobody looks at answers: those are not read then."""
 
-    def account_for(self, call_ids: Iterable[str]) -> None:
+    def account_for(self, *call_ids: str) -> None:
         """Note that tool calls are recorded, or that their results were seen."""
         if len(self.accounted) >= _CALLS_REMEMBERED:
             self.accounted.clear()

@@ -273,7 +273,7 @@ class ToolCall(context.Block, Node):
             if self.keeps_content and self._arguments is not None:
                 # The tool may change them.
                 self._arguments = captured.taken(self._arguments)
-        return context.with_node(self, self.span)
+        return context.with_node(self, self.span, None if agent is None else here)
 
     def _is_invented(self, agent: Agent) -> bool:
         """Tell whether the name is a model's, which chose a tool that nobody had offered."""
@@ -284,7 +284,7 @@ class ToolCall(context.Block, Node):
         """Leave that to whoever looks at the span: what the model said may not be read yet."""
         span = self.span
         agent.segment.uncounted.append(self)
-        agent.account_for((self._call_id or "",))
+        agent.account_for(self._call_id or "")
         if type(span) is LightSpan:
             span.describer, span.plain = self, True
         elif span.is_recording():

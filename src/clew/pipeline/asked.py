@@ -15,7 +15,6 @@ from opentelemetry.trace import SpanContext
 
 from clew.facts import ToolCall
 
-
 _lock = threading.Lock()
 """One for all, so that a forked child can have a new one: nobody holds it for long."""
 

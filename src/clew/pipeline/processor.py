@@ -199,17 +199,16 @@ class Exporting:
         for entry in pausing(batch):
             try:
                 if isinstance(entry, tuple):
-                    copy = self._copy(*entry)
+                    copies.append(self._copy(*entry))
                 elif not as_they_are or entry.touched:
-                    copy = self._copy(entry, folded=False)
+                    copies.append(self._copy(entry, folded=False))
                 else:
-                    copy = entry
                     attributes = entry.raw_attributes()
                     if late is not None and late.waiting:
                         attributes.update(late.attributes(entry.span_id))
                     if chains is not None:
                         chains.add(entry, attributes)
-                copies.append(copy)
+                    copies.append(entry)
             except Exception:
                 record_failure("filter a span")
         return copies
