@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -177,6 +178,22 @@ async def test_ids_that_begin_anew_with_each_answer_are_of_two_calls(
         for span in exported.by_name("execute_tool")
     ]
     assert found == [(1, None), (2, True)]
+
+
+def test_a_tool_call_that_has_ended_keeps_nothing_of_the_hosts(exported: CaptureExporter) -> None:
+    """Arguments and results may be large, and somebody may wait for their end."""
+
+    class Thing:
+        pass
+
+    given, result = Thing(), Thing()
+    seen = [weakref.ref(given), weakref.ref(result)]
+    with clew.run("triage") as run:
+        with clew.tool("search", call_id="c1", arguments=given) as call:
+            call.result = result
+        del given, result
+        assert waiting(run) == 1
+        assert [one() for one in seen] == [None, None]
 
 
 def test_nothing_waits_for_a_span_that_is_dropped(exported: CaptureExporter) -> None:

@@ -321,6 +321,7 @@ class ToolCall(context.Block, Node):
             failed = self._describe(values, error)
         except Exception:
             record_failure("finish a tool call")
+        self._arguments = self.result = None  # the host's: not to be kept until the export
         try:
             self._end_with(values, failed=failed)
         except Exception:
