@@ -369,10 +369,6 @@ class Round(Node):
 
         Called once, with the lock of its segment held, where it is of a run.
         """
-        with guard("count a round"):
-            self._count(totals)
-
-    def _count(self, totals: Totals) -> None:
         runtime, route = self.runtime, self.route
         if runtime is None:
             return

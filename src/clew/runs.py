@@ -111,7 +111,11 @@ class Run(context.Block, Node):
         A run that is sampled out has its calls counted, and read only where something needs what
         they say: metrics, gates, keep rules, capture. Else their usage is unknown, not zero.
         """
-        return Totals() if self.agent is None else self.agent.segment.cumulative()
+        try:
+            return Totals() if self.agent is None else self.agent.segment.cumulative()
+        except Exception:
+            record_failure("add a run up")
+            return Totals()
 
     def terminate(self, reason: str) -> None:
         """Say why the run ends, when it is neither plain completion nor an exception.

@@ -62,7 +62,7 @@ STEPS: dict[str, tuple[Any, str]] = {
     "end a span": (spans.Node, "_end_with"),
     "number a round": (Segment, "next_round"),
     "finish a round": (rounds.Round, "_add_failure"),
-    "count a round": (rounds.Round, "_count"),
+    "count a round": (rounds.Round, "count"),
     "describe a round": (rounds.Round, "describe"),
     "filter a span": (Filter, "apply"),
     "queue a span": (Worker, "submit"),

@@ -14,9 +14,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import DEFAULT_ON
 
 import clew
-from clew.exchange import Exchange
 from clew.gates.budget import BudgetGate, Limit
 from clew.pipeline.sampling import RunRatioSampler
+from clew.rounds import Round
 from clew.testing import Reply, ScriptedProvider, captured
 
 
@@ -31,13 +31,13 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     if isinstance(provider, TracerProvider):  # of a test before this one: a process has one
         provider.sampler = RunRatioSampler(0.0)
     found: list[str] = []
-    original = Exchange.end
+    original = Round.finish
 
-    def end(self: Exchange, ending: Any) -> None:
+    def finish(self: Round, ending: Any) -> None:
         found.append("streamed" if ending.outcome else "whole")
         original(self, ending)
 
-    monkeypatch.setattr(Exchange, "end", end)
+    monkeypatch.setattr(Round, "finish", finish)
     yield found
     cast("TracerProvider", trace.get_tracer_provider()).sampler = before
 

@@ -10,6 +10,7 @@ from copy import copy
 from typing import Any, Protocol
 
 from clew import semconv
+from clew._guard import record_failure
 from clew.ids import hex_64
 from clew.pipeline.totals import Totals
 
@@ -147,7 +148,10 @@ class Segment:
             with self.lock:  # for one at a time: somebody may wait for it
                 if not self.uncounted:
                     return
-                self.uncounted.popleft().count(self.totals)
+                try:
+                    self.uncounted.popleft().count(self.totals)
+                except Exception:
+                    record_failure("count what has ended")
 
     def sums(self) -> Totals:
         """Return the totals of the segment so far."""
