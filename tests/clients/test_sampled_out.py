@@ -26,6 +26,8 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "traceidratio")
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.0")
     monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")
+    # Its client would keep a tracer with this sampler for all tests after these.
+    monkeypatch.setenv("ANTHROPIC_OPEN_TELEMETRY", "false")
     provider = trace.get_tracer_provider()
     before = getattr(provider, "sampler", DEFAULT_ON)
     if isinstance(provider, TracerProvider):  # of a test before this one: a process has one
