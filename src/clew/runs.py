@@ -112,10 +112,14 @@ class Run(context.Block, Node):
         they say: metrics, gates, keep rules, capture. Else their usage is unknown, not zero.
         """
         try:
-            return Totals() if self.agent is None else self.agent.segment.cumulative()
+            return self.counted()
         except Exception:
             record_failure("add a run up")
             return Totals()
+
+    def counted(self) -> Totals:
+        """Return the totals, or raise: gates must not take a fault for a run that used nothing."""
+        return Totals() if self.agent is None else self.agent.segment.cumulative()
 
     def terminate(self, reason: str) -> None:
         """Say why the run ends, when it is neither plain completion nor an exception.

@@ -34,7 +34,7 @@ def _of_run(run: Run | None) -> dict[str, Any]:
     """Return what a proposal says about its run."""
     if run is None:
         return {}
-    totals = run.totals
+    totals = run.counted()
     declared = run.terms.strictest()
     return {
         "run_id": str(run.run_id),
