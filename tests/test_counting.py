@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from opentelemetry import trace
 from tests.support.either_way import settle
 
 import clew
@@ -194,6 +195,20 @@ def test_a_tool_call_that_has_ended_keeps_nothing_of_the_hosts(exported: Capture
         del given, result
         assert waiting(run) == 1
         assert [one() for one in seen] == [None, None]
+
+
+def test_nothing_waits_for_a_span_that_records_nothing(
+    exported: CaptureExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tool calls whose spans the provider has dropped are counted as they begin."""
+    runtime = _runtime.get()
+    assert runtime is not None
+    with clew.run("triage") as run:
+        monkeypatch.setattr(runtime, "light", None)
+        monkeypatch.setattr(runtime, "tracer", trace.NoOpTracer())
+        with clew.tool("search", call_id="c1"):
+            pass
+        assert waiting(run) == 0
 
 
 def test_nothing_waits_for_a_span_that_is_dropped(exported: CaptureExporter) -> None:

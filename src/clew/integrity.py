@@ -38,6 +38,7 @@ _PLAIN: Final = f"p{VERSION}-"
 _KEYED: Final = f"k{VERSION}-"
 _BYTES: Final = 16
 _WHOLE: Final = 2.0**63
+_TEXT: Final = frozenset({str})
 
 COVERED: Final[tuple[str, ...]] = (
     *(semconv.RUN_ID, semconv.SEGMENT_ID, semconv.SEGMENT, semconv.SEQ, semconv.AGENT_ID),
@@ -186,12 +187,8 @@ def _mends(plan: _Plan, types: tuple[type, ...]) -> tuple[_Mend, ...]:
 
 def _texts(value: Any) -> Any:
     """Return the entries as texts: as a rule they are."""
-    if type(value) is tuple:
-        for each in cast("tuple[Any, ...]", value):
-            if type(each) is not str:
-                break
-        else:
-            return cast("Any", value)
+    if type(value) is tuple and _TEXT.issuperset(map(type, cast("tuple[Any, ...]", value))):
+        return cast("Any", value)
     return _entries(value, str)
 
 

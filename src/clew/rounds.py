@@ -392,7 +392,6 @@ class Round(Node):
                 late = self._price_later(runtime, usage, complete)
             else:
                 cost = compute(price, usage, complete=complete)
-        self.cost = cost
         agent, hops = self.agent, self.hops
         if agent is not None and response.tool_calls:
             self._ask(runtime, response.tool_calls)
@@ -407,6 +406,7 @@ class Round(Node):
                 totals.add_cost_of(cost)
             else:
                 agent.segment.pending.append(late)
+        self.cost = cost  # last: who finds it set takes all the rest for settled
 
     def _read(self, body: bytes) -> None:
         """Read the answer that has waited."""

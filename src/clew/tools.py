@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar, cast, overload
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import INVALID_SPAN, SpanKind
+from opentelemetry.trace import INVALID_SPAN
 
 from clew import captured, context, semconv
 from clew._guard import guard, record_failure
@@ -20,22 +20,10 @@ from clew.pipeline.light import LightSpan
 from clew.pipeline.runtime import Governing, Runtime
 from clew.pipeline.totals import Totals
 from clew.rules import OTHER
-from clew.semconv import (
-    OPERATION,
-    ROUND,
-    SEQ,
-    TOOL_CALL_ID,
-    TOOL_NAME,
-    TOOL_OUTCOME,
-    TOOL_TYPE,
-    identifier_rule,
-)
 from clew.spans import Agent, Node, Terminated, error_type, identifier, is_cancellation, put
 from clew.wrapping import wrap_function
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_fits_id = identifier_rule(TOOL_CALL_ID).fits
 
 REGISTERED: set[str] = set()
 """Names of tools given in code, by `@clew.tool`: identifiers, whatever a model says."""
@@ -227,7 +215,7 @@ class ToolCall(context.Block, Node):
             # Of a run that is sampled out, and that nobody looks at, calls are counted.
             agent.segment.ended(agent.segment.next_tool_call())
             return None
-        name = identifier(self._name, TOOL_NAME, "tool name")
+        name = identifier(self._name, semconv.TOOL_NAME, "tool name")
         later = False
         if agent is None:
             asked = runtime.loose.execute(self._call_id, self._name)
@@ -244,28 +232,21 @@ class ToolCall(context.Block, Node):
             if not offered and self._is_invented(agent):
                 name = OTHER
         attributes: dict[str, Any] = {
-            OPERATION: "execute_tool",
-            TOOL_TYPE: "function",
-            TOOL_NAME: name,
+            semconv.OPERATION: "execute_tool",
+            semconv.TOOL_TYPE: "function",
+            semconv.TOOL_NAME: name,
         }
-        call_id = self._call_id
-        if call_id is not None:
-            if type(call_id) is str and _fits_id(call_id) is not None:
-                attributes[TOOL_CALL_ID] = call_id
-            else:
-                put(attributes, TOOL_CALL_ID, call_id)
+        if self._call_id is not None:
+            put(attributes, semconv.TOOL_CALL_ID, self._call_id)
         if self._effect is not None:
             put(attributes, semconv.TOOL_EFFECT, self._effect)
         if self._round and not later:
-            attributes[ROUND] = self._round
+            attributes[semconv.ROUND] = self._round
         if name == OTHER:
             attributes[semconv.TOOL_NAME_DIGEST] = runtime.digests.get().of(self._name or "")
         if agent is not None:
-            self.seq = attributes[SEQ] = agent.segment.next_tool_call()
-            attributes.update(agent.common)
-        self._start(
-            runtime, f"execute_tool {name}", attributes, kind=SpanKind.INTERNAL, parent=here
-        )
+            self.seq = agent.segment.next_tool_call()
+        self._begin_with(runtime, f"execute_tool {name}", attributes, parent=here)
         if later and agent is not None:
             self._find_round_later(agent)
         if runtime.capturing:
@@ -287,9 +268,10 @@ class ToolCall(context.Block, Node):
         agent.account_for(self._call_id or "")
         if type(span) is LightSpan:
             span.describer, span.plain = self, True
-        elif span.is_recording():
-            values: dict[str, Any] = {}
-            self.describe(values)
+            return
+        values: dict[str, Any] = {}
+        self.describe(values)  # also where nothing is recorded: it is not to wait for anybody
+        if span.is_recording():
             span.set_attributes(values)
             self.born.update(values)
 
@@ -336,10 +318,10 @@ class ToolCall(context.Block, Node):
             elif self.result is not None and says_error(self.result):
                 outcome = "error"
         if outcome is None:
-            values[TOOL_OUTCOME] = outcome = "ok"
+            values[semconv.TOOL_OUTCOME] = outcome = "ok"
         else:
             failed = outcome in ("error", "timeout", "unknown", "not_offered")
-            put(values, TOOL_OUTCOME, outcome)
+            put(values, semconv.TOOL_OUTCOME, outcome)
         if self.arguments_bytes is not None:
             put(values, semconv.TOOL_ARGUMENTS_BYTES, self.arguments_bytes)
         if self.result_bytes is not None:

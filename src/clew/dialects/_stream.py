@@ -195,35 +195,37 @@ class EventReader:
         return position
 
     def _take_quiet(self, whole: bytes, pieces: Sequence[bytes]) -> bool:
-        """Take pieces that are one event each and say nothing new; False where some are not."""
+        """Take pieces that are one event each, as most do; False where that is not looked for."""
         if self._pending or self._skipping or self._misses >= _MAX_MISSES:
             return False
         form = self._quiet_form()
         if form is None:
-            return self._take_parts(pieces, _FEW)  # there is something to learn from the first
+            self._take_parts(pieces, _FEW)  # there is something to learn from the first
+            return True
         head, tail = form
         texts = [*map(itemgetter(slice(len(head), -len(tail))), pieces)]
         # As long as they have to be only if each piece is as long as its own head, text and tail.
         told = b"".join((head, (tail + head).join(texts), tail))
         if told != whole or not self._are_inside(texts):
-            return self._take_parts(pieces, _alike(head, pieces))
+            self._take_parts(pieces, _alike(head, pieces))
+            return True
         self._misses = 0
         self.chunks += len(pieces)
         self._latest = bytes(pieces[-1])
         return True
 
-    def _take_parts(self, pieces: Sequence[bytes], size: int) -> bool:
+    def _take_parts(self, pieces: Sequence[bytes], size: int) -> None:
+        """Take the first pieces together and then the rest; each by itself where there are few."""
         if len(pieces) <= _FEW:
             self._misses += 1
             for piece in pieces:
                 self.feed(piece)
-            return True
+            return
         for part in (pieces[:size], pieces[size:]):
             if len(part) > 1:
                 self.feed_all(b"".join(part), part)
             else:
                 self.feed(part[0])
-        return True
 
     def _keep(self, buffer: bytes | bytearray, position: int) -> None:
         rest = len(buffer) - position

@@ -69,7 +69,6 @@ _REQUEST_WITH_CONTENT: Final = msgspec.json.Decoder(_RequestWithContent)
 _RESULT: Final = b'"tool_use_id"'
 _CONTENT_OF: Final = attrgetter("content")
 _RESULT_OF: Final = attrgetter("tool_use_id")
-_NAME_OF: Final = attrgetter("name")
 
 
 def read_request(body: bytes, route: Route) -> RequestFacts:
@@ -89,9 +88,7 @@ def read_request(body: bytes, route: Route) -> RequestFacts:
         json_asked = True
     tools: tuple[str, ...] | None = None
     if request.tools:
-        tools = tuple(filter(None, map(_NAME_OF, request.tools)))
-        if len(tools) < len(request.tools):
-            tools = tuple([name for tool in request.tools if (name := tool.name or tool.type)])
+        tools = tuple([name for tool in request.tools if (name := tool.name or tool.type)])
     return RequestFacts(
         model=request.model or route.model,
         stream=request.stream is True or route.stream,

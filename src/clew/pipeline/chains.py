@@ -88,7 +88,7 @@ class Chains:
         if segment_id is None or seq is None:
             return
         attributes.pop(SPAN_DIGEST, None)
-        if RUN_EVENT in attributes and attributes[RUN_EVENT] == "sealed":
+        if attributes.get(RUN_EVENT) == "sealed":
             self._seal(span, segment_id, attributes, ending)
             return
         key = self._key
@@ -143,9 +143,8 @@ def _facts(
 ) -> bytes:
     if type(span) is LightSpan:
         trace_id, span_id, parent = span.trace_part().trace_id, span.span_id, span._parent
-        start, end, failed = span._start_time or 0, span._end_time, span._status is not UNSET
-        if failed:
-            failed = span._status.status_code is _ERROR
+        start, end, status = span._start_time or 0, span._end_time, span._status
+        failed = status is not UNSET and status.status_code is _ERROR
     else:
         ids, parent = span.context, span.parent
         assert ids is not None  # noqa: S101 - a finished span has its ids

@@ -104,8 +104,6 @@ class Keeper:
 
     def _is_last(self, span: LightSpan, attributes: Any, trace_id: int) -> bool:
         """Tell whether nothing is to come of what a span belongs to."""
-        if span.parent is not None and semconv.RUN_EVENT not in attributes:
-            return False
         if attributes.get(semconv.RUN_EVENT) == "sealed":
             later = self._segments.of_trace(trace_id)
             return later is None or later.id == attributes.get(semconv.SEGMENT_ID)
