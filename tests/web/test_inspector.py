@@ -4,15 +4,13 @@
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import sample_calls as calls
 import sample_messages
 import sample_runs
 from msgspec.structs import replace
-from page_text import words
+from page_text import tags, words
 from shop import Shop
 
 from clew import semconv
@@ -267,15 +265,7 @@ def test_everything_is_escaped(shop: Shop) -> None:
         answer = shop.http.get(path)
         assert 200 == answer.status_code
         assert HEADERS == {name: answer.headers[name] for name in HEADERS}
-        seen: list[tuple[str, dict[str, str | None]]] = []
-
-        class Tags(HTMLParser):
-            def handle_starttag(
-                self, tag: str, attrs: list[tuple[str, str | None]], seen: Any = seen
-            ) -> None:
-                seen.append((tag, dict(attrs)))
-
-        Tags().feed(answer.text)
+        seen = tags(answer.text)
         assert "img" not in {tag for tag, _ in seen}
         for tag, attributes in seen:
             assert not [name for name in attributes if name.startswith("on") or name == "style"]

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 import sample_runs
-from page_text import words
+from page_text import tags, words
 from sample_messages import send
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -119,15 +117,7 @@ def test_everything_that_was_sent_is_escaped(served: Running, viewer: httpx.Clie
         pages.append(viewer.get(f"/runs/{run.run_id}/spans/{span.span_id}"))
     for page in pages:
         assert 200 == page.status_code
-        seen: list[tuple[str, dict[str, str | None]]] = []
-
-        class Tags(HTMLParser):
-            def handle_starttag(
-                self, tag: str, attrs: list[tuple[str, str | None]], seen: Any = seen
-            ) -> None:
-                seen.append((tag, dict(attrs)))
-
-        Tags().feed(page.text)
+        seen = tags(page.text)
         assert "img" not in {tag for tag, _ in seen}
         scripts = [each for tag, each in seen if tag == "script"]
         assert all({"src", "defer"} == set(each) for each in scripts)

@@ -1,4 +1,4 @@
-"""Pages without their markup."""
+"""Pages without their markup, and their markup alone."""
 
 from __future__ import annotations
 
@@ -15,3 +15,15 @@ def words(page: str) -> str:
 
     Collector().feed(page.replace("<wbr>", ""))
     return " ".join(" ".join(collected).split())
+
+
+def tags(page: str) -> list[tuple[str, dict[str, str | None]]]:
+    """Return the tags of a page in order, each with its attributes."""
+    seen: list[tuple[str, dict[str, str | None]]] = []
+
+    class Collector(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            seen.append((tag, dict(attrs)))
+
+    Collector().feed(page)
+    return seen
