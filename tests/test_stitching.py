@@ -12,6 +12,7 @@ import pytest
 from opentelemetry import trace
 
 import clew
+from clew.dialects.conversation import Conversation
 from clew.testing import CaptureExporter, Reply, ScriptedProvider, ScriptedToolCall
 
 TOOLS = [{"type": "function", "function": {"name": "search", "parameters": {}}}]
@@ -78,6 +79,26 @@ def test_an_execution_that_nobody_recorded_is_inferred(
         assert span.context.trace_id == run.run_id.int
     (root,) = exported.by_name("invoke_agent")
     assert root.attributes["clew.run.tool_calls"] == 2
+
+
+def test_a_long_conversation_says_as_much_as_a_short_one(
+    exported: CaptureExporter, chat: Callable[..., Chat]
+) -> None:
+    """Of which only the new messages are read: all are counted, each execution inferred once."""
+    rounds = 12
+    program = chat(*[wants((f"c{number}", "search")) for number in range(rounds)], Reply(text="a"))
+    program.messages *= 30
+    program.messages[0] = {"role": "system", "content": "Answer shortly. " * 400}
+    with clew.run("triage"):
+        for _ in range(rounds):
+            program.answer(program.say())
+        program.say()
+    assert [one["gen_ai.tool.call.id"] for one in tools(exported)] == [
+        f"c{number}" for number in range(rounds)
+    ]
+    sent = [(span.attributes or {})["clew.request.messages"] for span in exported.by_name("chat")]
+    assert sent == [30 + 2 * number for number in range(rounds + 1)]
+    assert Conversation.held == 0
 
 
 @pytest.mark.parametrize("with_id", [True, False])

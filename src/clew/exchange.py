@@ -20,6 +20,7 @@ from clew import semconv
 from clew._guard import guard, record_failure
 from clew.context import NODE, SPAN, current
 from clew.dialects import recognise
+from clew.dialects.conversation import LONG, Conversation
 from clew.endings import Ending, failure_of
 from clew.facts import ROUND_OPERATIONS, RequestFacts
 from clew.levels import NONE
@@ -381,7 +382,7 @@ def begin(
     if round_ is None:
         route = target.route
         if facts is None:
-            facts = route.dialect.request(body, route) if body else RequestFacts()
+            facts = _read(route, body, agent) if body else RequestFacts()
         resend = 0 if first or call is not None else _retries(request)
         round_ = Round(route, facts, grouped=call is not None, resend=resend, hops=hops)
         born = target.born
@@ -396,6 +397,15 @@ def begin(
         round_.content.again(body)
     round_.attempts += 1
     return Exchange(runtime, target, request, call, round_)
+
+
+def _read(route: Route, body: bytes, agent: Agent | None) -> RequestFacts:
+    """Read a request body; of a long one, only what an agent has not sent before."""
+    if agent is None or len(body) < LONG:
+        return route.dialect.request(body, route)
+    if agent.conversation is None:
+        agent.conversation = Conversation()
+    return agent.conversation.request(route.dialect, body, route)
 
 
 def _unread(

@@ -335,6 +335,8 @@ class Run(context.Block, Node):
                     runtime.metrics.run_ended(agent, status, reason)
                 self._add_final(values, runtime, agent.segment)
             self._end_with(values, failed=status == "failed")
+            if agent.conversation is not None:
+                agent.conversation.forget()
             if kept:
                 seal_later(runtime, self.agent_name, self.span, agent)
             elif self._root:

@@ -122,8 +122,9 @@ def _start(
         let_go=let_go,
     )
     # What an earlier process has left is sent, too, without waiting for a span.
-    worker.chores += [getattr(each, "replay") for each in chosen if hasattr(each, "replay")]  # noqa: B009
-    worker.polls = bool(worker.chores)
+    for each in chosen:
+        if hasattr(each, "replay"):
+            worker.each_turn(getattr(each, "replay"), every=1.0)  # noqa: B009
     metered = meters.choose(
         settings,
         lambda: filter_.resource(provider.resource),

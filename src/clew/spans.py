@@ -23,6 +23,7 @@ from clew.pipeline.stamp import Segment
 from clew.rules import DROPPED, OTHER, Identifier
 
 if TYPE_CHECKING:
+    from clew.dialects.conversation import Conversation
     from clew.runs import Run
 
 _CALLS_REMEMBERED = 1024
@@ -112,6 +113,7 @@ class Agent:
         "accounted",
         "asked",
         "common",
+        "conversation",
         "id",
         "offered",
         "rounds",
@@ -131,6 +133,8 @@ class Agent:
         self.accounted: set[str] = set()
         """Ids of tool calls that need not be looked up again: recorded, or answered before."""
         self.common = {**segment.common, semconv.AGENT_ID: agent_id}
+        self.conversation: Conversation | None = None
+        """What it has sent until now, once that is long."""
         self.unread = False
         """True where no span is kept and nobody looks at answers: those are not read then."""
 

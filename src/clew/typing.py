@@ -48,6 +48,10 @@ class Dialect(Protocol):
     """What one wire format means: bytes in, facts out. Pure, without spans or I/O."""
 
     name: str
+    conversation: str | None
+    """The member of a request that is a list of what was said, to which each request adds; its
+    entries are counted as messages, and each may carry results of tool calls. None: there is none.
+    """
 
     def request(self, body: bytes, route: Route) -> RequestFacts:
         """Read a request body. Any bytes give facts, never an exception."""

@@ -82,8 +82,6 @@ def environment() -> dict[str, str]:
         "PYTHONHASHSEED": "0",
         "ANTHROPIC_OPEN_TELEMETRY": "false",
         "OTEL_SERVICE_NAME": "bench",
-        "OTEL_BSP_SCHEDULE_DELAY": "60000",
-        "CLEW_EXPORT_DELAY_MS": "60000",
         "CLEW_QUEUE_SIZE": "20000",
     }
 

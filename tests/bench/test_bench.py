@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -102,7 +105,7 @@ def test_three_modes_take_turns_in_every_order(bench):
     played = SimpleNamespace(subject=None)
     names = {id(one): mode for mode, one in subjects.items()}
     load = traffic.Load("any", lambda: said.append(names[id(played.subject)]), 100, in_run=True)
-    measured = member.Bench(subjects, played, member.Switch("openai"))
+    measured = member.Bench(subjects, played, member.Switch("openai"), ())
     spent = measured.measure(load, member.Plan(0.0, 1))
     start, batches = said[9:11], said[11:]
     orders = [[mode for mode in order for _ in range(2)] for order in member.ORDERS]
@@ -117,6 +120,34 @@ def test_three_modes_take_turns_in_every_order(bench):
     ]  # fmt: skip
     assert [list(turn) for turn in spent.turns] == [list(order) for order in member.ORDERS]
     assert spent.uses == 12
+
+
+def test_each_pays_for_its_own_thread(bench):
+    """What the floor's thread does is the floor's; what any other does is the subject's."""
+    member, traffic, floor = bench("member"), bench("traffic"), bench("floor")
+    ours, other = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
+    (thread,) = {ours.submit(threading.current_thread).result()}
+
+    def work(seconds):
+        end = time.thread_time() + seconds
+        while time.thread_time() < end:
+            pass
+
+    def use():
+        ours.submit(work, 0.004).result()
+        other.submit(work, 0.001).result()
+
+    subjects = {
+        mode: floor.Subject(lambda: None, nullcontext, nullcontext) for mode in member.MODES
+    }
+    load = traffic.Load("any", use, 100, in_run=False)
+    played, switch = SimpleNamespace(subject=None), member.Switch("openai")
+    spent = member.Bench(subjects, played, switch, [thread]).measure(load, member.Plan(0.0, 1))
+    uses = spent.uses * len(member.MODES)
+    assert 0.004 * uses <= spent.export["floor"] < 0.005 * uses
+    assert 0.001 * uses <= spent.export["subject"] < 0.003 * uses
+    ours.shutdown()
+    other.shutdown()
 
 
 def spent(member, bare, floor, subject, exports):

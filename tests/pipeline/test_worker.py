@@ -153,18 +153,6 @@ def test_a_forked_child_exports_its_own_and_not_the_parents() -> None:
     one.shutdown(5)
 
 
-def test_a_timer_may_wait_for_the_thread_to_be_started() -> None:
-    """Hooks of a fork start no thread; what they ask for is done once something else has."""
-    exporting = Exporting()
-    one = worker(exporting)
-    called = threading.Event()
-    one.call_later(0, called.set, starts=False)
-    assert not called.wait(0.1)
-    one.submit("something else")
-    assert called.wait(5)
-    one.shutdown(5)
-
-
 def test_the_thread_wakes_up_only_for_something_to_do() -> None:
     """A thread that wakes up in a busy host is in its way; what it is woken for is done in time."""
     one = worker(Exporting(), delay=60.0)
@@ -211,12 +199,26 @@ def test_what_is_due_at_once_is_gathered() -> None:
     one.shutdown(5)
 
 
+def test_nothing_is_looked_for_after_a_single_span_that_was_due_at_once() -> None:
+    """A thread that has exported a start sleeps, until another one wakes it."""
+    exporting = Exporting()
+    one = worker(exporting, delay=60.0)
+    turns: list[float] = []
+    one.each_turn(lambda: turns.append(time.monotonic()))
+    one.start()
+    assert one.flush(5)
+    one.submit("a", now=True)
+    time.sleep(1.4)  # more than starts are gathered for
+    assert exporting.batches == [["a"]]
+    assert len(turns) <= 6  # the start, the flush, the span; one more before each export
+    one.shutdown(5)
+
+
 def test_chores_can_ask_for_a_look_every_second() -> None:
     """As those do that look whether a receiver is back."""
     one = worker(Exporting(), delay=60.0)
     looked: list[float] = []
-    one.chores.append(lambda: looked.append(time.monotonic()))
-    one.polls = True
+    one.each_turn(lambda: looked.append(time.monotonic()), every=1.0)
     one.start()
     time.sleep(2.4)
     assert len(looked) >= 2

@@ -46,9 +46,18 @@ class WireDialect:
         reader: makes a reader for a streamed answer.
         json_reader: the same for one that comes as JSON.
         names_errors: whether every answer that has failed has a field `error`.
+        conversation: the member of a request that each request adds to (see `Dialect`).
     """
 
-    __slots__ = ("_json_reader", "_names_errors", "_reader", "_request", "_response", "name")
+    __slots__ = (
+        "_json_reader",
+        "_names_errors",
+        "_reader",
+        "_request",
+        "_response",
+        "conversation",
+        "name",
+    )
 
     def __init__(
         self,
@@ -59,8 +68,10 @@ class WireDialect:
         json_reader: Callable[[Route], StreamReader] | None = None,
         *,
         names_errors: bool = False,
+        conversation: str | None = None,
     ) -> None:
         self.name = name
+        self.conversation = conversation
         self._request = request
         self._response = response
         self._reader = reader

@@ -334,5 +334,10 @@ def _has_output(delta: _Delta) -> bool:
 
 
 anthropic_messages: Final = WireDialect(
-    "anthropic_messages", read_request, read_response, lambda _: MessagesReader(), names_errors=True
+    "anthropic_messages",
+    read_request,
+    read_response,
+    lambda _: MessagesReader(),
+    names_errors=True,
+    conversation="messages",
 )

@@ -155,5 +155,9 @@ class ConverseReader(EventStreamReader):
 
 
 bedrock_converse: Final = WireDialect(
-    "bedrock_converse", read_request, read_response, lambda _: ConverseReader()
+    "bedrock_converse",
+    read_request,
+    read_response,
+    lambda _: ConverseReader(),
+    conversation="messages",
 )

@@ -311,7 +311,12 @@ class ChatLinesReader(_ChatReader, LinesReader):
 
 
 cohere_chat: Final = WireDialect(
-    "cohere_chat", read_request, read_response, lambda _: ChatEventsReader(), names_errors=True
+    "cohere_chat",
+    read_request,
+    read_response,
+    lambda _: ChatEventsReader(),
+    names_errors=True,
+    conversation="messages",
 )
 cohere_chat_v1: Final = WireDialect(
     "cohere_chat_v1", read_request, read_response, lambda _: ChatLinesReader(), names_errors=True

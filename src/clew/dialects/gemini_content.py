@@ -323,4 +323,5 @@ gemini_content: Final = WireDialect(
     lambda _: GeminiReader(),
     lambda _: GeminiArrayReader(),
     names_errors=True,
+    conversation="contents",
 )

@@ -208,4 +208,11 @@ class OllamaReader(LinesReader):
         return self._gathered.facts(self._operation, complete=self._gathered.done)
 
 
-ollama: Final = WireDialect("ollama", read_request, read_response, OllamaReader, names_errors=True)
+ollama: Final = WireDialect(
+    "ollama",
+    read_request,
+    read_response,
+    OllamaReader,
+    names_errors=True,
+    conversation="messages",
+)

@@ -167,7 +167,12 @@ def _choice_error(choices: list[Choice]) -> ErrorFacts | None:
 
 
 openai_chat: Final = WireDialect(
-    "openai_chat", read_request, read_response, ChatReader, names_errors=True
+    "openai_chat",
+    read_request,
+    read_response,
+    ChatReader,
+    names_errors=True,
+    conversation="messages",
 )
 openai_completions: Final = WireDialect(
     "openai_completions", read_request, read_response, ChatReader, names_errors=True

@@ -203,5 +203,10 @@ class ResponsesReader(TypedReader):
 
 
 openai_responses: Final = WireDialect(
-    "openai_responses", read_request, read_response, ResponsesReader, names_errors=True
+    "openai_responses",
+    read_request,
+    read_response,
+    ResponsesReader,
+    names_errors=True,
+    conversation="input",
 )

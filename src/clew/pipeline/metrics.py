@@ -85,7 +85,7 @@ class Metrics:
         """Open the instruments, and let the export thread drain the events."""
         with self._lock:
             self._open()
-        self._runtime.worker.chores.append(self.drain)
+        self._runtime.worker.each_turn(self.drain)
         self._runtime.worker.last_chores.append(self._turned)
 
     def _turned(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 import itertools
+import math
 import threading
 import time
 from collections import deque
@@ -29,7 +30,7 @@ _HASTE_S = 1.0
 """Seconds that what is to be exported at once waits, where other such spans have just come: each
 waking of the thread costs the caller more than its span."""
 _POLL_S = 1.0
-"""Seconds after which the thread looks again where chores want that, and that a timer may be late.
+"""Seconds that a timer may be late.
 
 Where a host computes all the time, a thread that is awake waits for the interpreter's lock, and is
 woken in vain each time that the host gives it up for a moment: a second of that costs as much as a
@@ -105,9 +106,8 @@ class Worker:
         self._queue: deque[Any] = deque()
         self._soon: deque[Callable[[], None]] = deque()
         self.chores: list[Callable[[], None]] = []
-        """Called on the export thread at every turn."""
-        self.polls = False
-        """Whether the chores have to be done every second, even if nothing was submitted."""
+        """Called on the export thread at every turn (`each_turn` adds to them)."""
+        self._every = delay
         self.last_chores: list[Callable[[], None]] = []
         """Called there once, at the end, before the last spans are exported."""
         self._timers: list[tuple[float, int, Callable[[], None], bool]] = []
@@ -123,9 +123,10 @@ class Worker:
         self._stopping = False
         self._urgent = False
         """Whether spans that are to be exported at once have come since the last export."""
-        self._looks_at: float | None = None
-        """When the thread looks for such spans without being woken (monotonic time): soon after
-        it has exported some."""
+        self._rests_until = 0.0
+        """Monotonic time before which such spans wait, for it has just exported others."""
+        self._looks = False
+        """Whether the thread looks for such spans then, without being woken: they come often."""
         self._short_notice = False
         """Whether the thread was woken for a timer; those after it are found by a look in time."""
         self._sleeps_until = 0.0
@@ -133,6 +134,11 @@ class Worker:
         self._thread: threading.Thread | None = None
         self._start_lock = threading.Lock()
         in_each_child(self, _after_fork)
+
+    def each_turn(self, chore: Callable[[], None], *, every: float = math.inf) -> None:
+        """Call `chore` on the export thread at every turn: at least each `every` seconds."""
+        self.chores.append(chore)
+        self._every = min(self._every, every)
 
     # --- from any thread, never blocking -----------------------------------------------------
 
@@ -147,7 +153,7 @@ class Worker:
         self._queue.append(span)
         if now:
             self._urgent = True
-            if self._looks_at is None:
+            if not self._looks:
                 self.wake()
         elif waiting + 1 >= self._batch_size:
             self.wake()
@@ -168,19 +174,11 @@ class Worker:
             self.wake()
 
     def call_later(
-        self,
-        seconds: float,
-        call: Callable[[], None],
-        *,
-        at_shutdown: bool = False,
-        starts: bool = True,
+        self, seconds: float, call: Callable[[], None], *, at_shutdown: bool = False
     ) -> None:
         """Run `call` on the export thread after a while; at shutdown at once, if asked for.
 
         It may be a second late: nobody is woken for it who wakes up about then.
-
-        With `starts` false it waits until something else has started the thread: hooks of a fork
-        start none, for the child is not ready (its server may patch `threading` first).
         """
         with self._timer_lock:
             when = time.monotonic() + seconds
@@ -188,7 +186,7 @@ class Worker:
             if when < self._sleeps_until - _POLL_S:
                 self._short_notice = True
                 self.wake()
-        if starts and self._thread is None:
+        if self._thread is None:
             self.start()
 
     def wake(self) -> None:
@@ -298,6 +296,7 @@ class Worker:
             return self._do_due(flushes)
 
     def _do_due(self, flushes: list[threading.Event]) -> bool:
+        looked = self._looks
         try:
             self._run_due()
             stopping = self._stopping
@@ -305,7 +304,8 @@ class Worker:
             due = self._has_urgent(now) or now - self._last_export >= self._delay
             if flushes or stopping or due or len(self._queue) >= self._batch_size:
                 if self._urgent:
-                    self._urgent, self._looks_at = False, now + _HASTE_S
+                    self._urgent, self._looks = False, looked
+                    self._rests_until = now + _HASTE_S
                 self._drain()
                 self._last_export = time.monotonic()
             self._do(self.chores)
@@ -321,22 +321,19 @@ class Worker:
 
     def _has_urgent(self, now: float) -> bool:
         """Tell whether spans that are to be exported at once have come, and may be by now."""
-        if self._looks_at is not None:
-            if now < self._looks_at:
-                return False
-            self._looks_at = None
+        if now < self._rests_until:
+            return False
+        self._looks = False
         return self._urgent
 
     def _patience(self) -> float:
         """Return the seconds until the next turn, and note when that will be."""
         now = time.monotonic()
-        polls = self.polls or self._short_notice
+        until = now + (min(_POLL_S, self._every) if self._short_notice else self._every)
         self._short_notice = False
-        until = now + (min(_POLL_S, self._delay) if polls else self._delay)
-        if self._looks_at is not None:
-            until = min(until, self._looks_at)
-        elif self._urgent:
-            until = now
+        self._looks = self._looks or self._urgent
+        if self._looks:
+            until = min(until, max(now, self._rests_until))
         if self._queue:
             until = min(until, self._last_export + self._delay)
         with self._timer_lock:
@@ -389,7 +386,7 @@ class Worker:
         self._timers.clear()
         self._flushes.clear()
         self._in_hand = self.dropped = 0
-        self._urgent, self._looks_at = False, None
+        self._urgent = self._looks = False
         self._thread = None
         self._timer_lock = threading.Lock()
         self._start_lock = threading.Lock()

@@ -1,15 +1,15 @@
 """Switching recording on and off in a running process.
 
-The settings may force it either way; else the switch in the data folder is looked at every few
-seconds, on the export thread. While it is off there is no recorder, and nothing is asked for it on
-the caller's path.
+The settings may force it either way; else the switch in the data folder is looked at whenever the
+export thread has a turn, but every few seconds. While it is off there is no recorder, and nothing
+is asked for it on the caller's path.
 """
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final
 
-from clew._forks import in_each_child
 from clew._guard import guard
 from clew.pipeline.runtime import Runtime
 from clew.recording import switch
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from clew.recording.recorder import Recorder
 
 LOOK_S: Final = 5.0
-"""Seconds between two looks at the switch."""
+"""Seconds between two looks at the switch, at the most; half of them at the least."""
 
 
 def forced(settings: Settings) -> bool | None:
@@ -43,27 +43,27 @@ class Recording:
         self._recorder: Recorder | None = None
         self._forced = forced(runtime.settings)
         self._stopped = False
+        self._looked = 0.0
 
     def start(self) -> None:
         """Record if that is wanted, and watch the switch unless something is forced."""
-        self.look()
+        self._look()
         if self._forced is None:
-            in_each_child(self, _after_fork)
+            self._runtime.worker.each_turn(self.look, every=LOOK_S)
+            self._runtime.worker.start()
 
     def look(self) -> None:
-        """Look at the switch, do what it says, and look again in a while."""
-        if self._stopped:
-            return
+        """Look at the switch and do what it says, if the last look was a while ago."""
+        if not self._stopped and time.monotonic() - self._looked >= LOOK_S / 2:
+            self._look()
+
+    def _look(self) -> None:
+        self._looked = time.monotonic()
         on = self._forced
         if on is None:
             on = switch.read(self._runtime.settings.data_dir).enabled
-            self.look_again()
         if on != (self._runtime.recorder is not None):
             self._turn(on=on)
-
-    def look_again(self, *, starts: bool = True) -> None:
-        """Look at the switch in a while; `starts` as `Worker.call_later` has it."""
-        self._runtime.worker.call_later(LOOK_S, self.look, starts=starts)
 
     def _turn(self, *, on: bool) -> None:
         with guard("switch the recording of model calls"):
@@ -91,8 +91,3 @@ class Recording:
         self._runtime.recorder = None
         if self._recorder is not None:
             self._recorder.shutdown(deadline)
-
-
-def _after_fork(recording: Recording) -> None:
-    with guard("watch the switch after a fork"):
-        recording.look_again(starts=False)
