@@ -22,6 +22,7 @@ from clew.rules import CapturedText
 if TYPE_CHECKING:
     from clew.settings import Settings
     from clew.store.prompt_records import Attempt
+    from clew.typing import Beginning
 
 _MOST_BYTES = 16 * 1024 * 1024
 """Bytes of a body that are kept; of a larger one there is no content."""
@@ -102,6 +103,7 @@ class CapturedCall:
 
     __slots__ = (
         "_began",
+        "_beginning",
         "_body",
         "_dialect",
         "_ended",
@@ -124,8 +126,17 @@ class CapturedCall:
         "system",
     )
 
-    def __init__(self, runtime: Runtime, level: int, dialect: str, body: bytes | None) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        level: int,
+        dialect: str,
+        body: bytes | None,
+        beginning: Beginning | None = None,
+    ) -> None:
         self._runtime = runtime
+        self._beginning = beginning
+        """What the request may begin with, where that is known."""
         self._recorder: Recorder | None = runtime.recorder
         self.level = level
         """The capture level of the call."""
@@ -268,7 +279,7 @@ class CapturedCall:
 
             found: dict[str, Any] = {}
             if self.request is not None:
-                asked = content.listings_of(self._dialect, self.request)
+                asked = content.listings_of(self._dialect, self.request, self._beginning)
                 found[semconv.SYSTEM_INSTRUCTIONS] = asked.system_instructions
                 found[semconv.INPUT_MESSAGES] = asked.input_messages
                 found[semconv.TOOL_DEFINITIONS] = asked.tool_definitions

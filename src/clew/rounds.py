@@ -339,7 +339,10 @@ class Round(Node):
         """Keep the content of this call, if the level here and a place for it say so."""
         level = getattr(self, "level", runtime.capture_level)
         if captured.wanted(runtime, level):
-            self.content = CapturedCall(runtime, level, self.route.dialect.name, body)
+            said = None if self.agent is None else self.agent.conversation
+            beginning = None if said is None else said.known
+            name = self.route.dialect.name
+            self.content = CapturedCall(runtime, level, name, body, beginning)
             if self.hops is not None:
                 self.content.hop = self.hops.index
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -74,6 +74,37 @@ class Dialect(Protocol):
     def stream(self, route: Route, content_type: str) -> StreamReader:
         """Return a reader for a streamed answer of this dialect."""
         ...
+
+
+class Beginning(NamedTuple):
+    """What the long requests of one conversation begin with, and what that says."""
+
+    dialect: Dialect
+    prefix: bytes
+    """A request up to the last entry that is known, with the comma after it."""
+    head: bytes
+    """The same up to the bracket before the first entry."""
+    opening: bytes
+    """What the head ends with: the list's name, and the bracket."""
+    entries: int
+    """How many are known."""
+    result_ids: tuple[str, ...]
+    """Ids of the tool calls whose results are among them."""
+    written: dict[Any, Any]
+    """What those who captured the entries have made of them."""
+
+    def rest_of(self, body: bytes) -> bytes | None:
+        """Return a request without the entries that are known; None where it begins otherwise."""
+        if not body.startswith(self.prefix):
+            return None
+        rest = body[len(self.prefix) :]
+        if self.opening in rest:
+            return None  # twice the same member, of which the last one counts; or it is inside
+        return self.head + rest
+
+    def listed(self) -> bytes:
+        """Return the known entries as a JSON list."""
+        return b"[%s]" % self.prefix[len(self.head) :].rstrip(b", ")
 
 
 DATA_CLASSES: Final = (

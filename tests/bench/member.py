@@ -172,9 +172,11 @@ class Bench:
                 break
             spent.turns.append({mode: self._turn(mode, load, plan.uses) for mode in order})
             spent.uses += plan.uses + 1
-        after = self._elsewhere()
-        for mode in EXPORTING:
-            spent.export[mode] += max(0.0, after[mode] - before[mode])
+        self._add(spent, before)
+
+    def _add(self, spent: Spent, before: dict[str, float]) -> None:
+        for mode, seconds in self._elsewhere().items():
+            spent.export[mode] += max(0.0, seconds - before[mode])
 
     def _elsewhere(self) -> dict[str, float]:
         """Return what was spent on other threads until now: on the floor's, and on all others.
@@ -203,9 +205,10 @@ class Bench:
         # The subject first: its thread may be at work already, and the floor's is not.
         for mode in reversed(EXPORTING):
             gc.collect()
-            began = time.process_time()
+            before, began = self._elsewhere(), time.thread_time()
             self._subjects[mode].flush()
-            spent.export[mode] += time.process_time() - began
+            spent.export[mode] += time.thread_time() - began
+            self._add(spent, before)
 
 
 def figures(spent: Spent) -> dict[str, float]:

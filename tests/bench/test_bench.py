@@ -126,7 +126,7 @@ def test_each_pays_for_its_own_thread(bench):
     """What the floor's thread does is the floor's; what any other does is the subject's."""
     member, traffic, floor = bench("member"), bench("traffic"), bench("floor")
     ours, other = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
-    (thread,) = {ours.submit(threading.current_thread).result()}
+    thread = ours.submit(threading.current_thread).result()
 
     def work(seconds):
         end = time.thread_time() + seconds

@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 import clew
 from clew import content, redaction
 from clew.content import listing, shapes, writing
+from clew.dialects import recognise
+from clew.dialects.conversation import Conversation
 from clew.redaction import FAILED, Redactor
 from clew.testing import captured
+from clew.typing import Beginning
 
 NAMES = sorted({f.name for reader in content.READERS.values() for f in reader.fields})
 BY_FIELDS = sorted(name for name, reader in content.READERS.items() if reader.fields)
@@ -62,9 +65,15 @@ def digest(data: bytes) -> str:
     return f"<{len(data)}>"
 
 
-def written(dialect: str, body: bytes, redactor: Redactor | None, limit: int = 32_768) -> Any:
+def written(
+    dialect: str,
+    body: bytes,
+    redactor: Redactor | None,
+    limit: int = 32_768,
+    beginning: Beginning | None = None,
+) -> Any:
     """Return the lists of a request, each as it is written by the quick way."""
-    found = content.listings_of(dialect, body)
+    found = content.listings_of(dialect, body, beginning)
     more: dict[str, Any] = {"limit": limit, "digest": digest, "redactor": redactor}
     return [
         value
@@ -103,6 +112,52 @@ def test_a_request_is_written_as_if_it_were_read_as_a_whole(
     expected = as_a_whole(dialect, data, redactor, limit)
     assert expected == written(dialect, data, redactor, limit)
     assert expected == written(dialect, data, redactor, limit)
+
+
+CONVERSATIONS = {
+    "openai_chat": ("api.openai.com", "/v1/chat/completions"),
+    "openai_responses": ("api.openai.com", "/v1/responses"),
+    "anthropic_messages": ("api.anthropic.com", "/v1/messages"),
+    "gemini_content": ("generativelanguage.googleapis.com", "/v1beta/models/m:generateContent"),
+    "bedrock_converse": ("bedrock-runtime.us-east-1.amazonaws.com", "/model/m/converse"),
+    "cohere_chat": ("api.cohere.com", "/v2/chat"),
+    "ollama": ("localhost:11434", "/api/chat"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CONVERSATIONS))
+def test_a_conversation_that_goes_on_is_written_as_a_whole_one(name: str) -> None:
+    """What the requests before began with is written once; nothing else differs."""
+    route = recognise("POST", *CONVERSATIONS[name])
+    assert route is not None
+    member = route.dialect.conversation
+    assert member is not None
+    long_one = {"role": "user", "content": [{"type": "text", "text": "words " * 1600}]}
+    hits: list[bool] = []
+
+    @settings(max_examples=40)
+    @given(
+        st.lists(ENTRIES, min_size=6, max_size=12),
+        st.lists(ENTRIES | JSON, max_size=30),
+        st.dictionaries(st.sampled_from(NAMES), st.lists(ENTRIES, max_size=2), max_size=2),
+        st.booleans(),
+        st.sampled_from([100, 700, 32_768]),
+    )
+    def run(
+        said: list[Any], more: list[Any], others: dict[str, Any], redacted: bool, limit: int
+    ) -> None:
+        heard, redactor = Conversation(), Redactor() if redacted else None
+        others.pop(member, None)
+        for end in (0, 0, *range(0, len(more) + 1, 5)):
+            body = {**others, member: [long_one, *said, *more[:end]], "model": "m"}
+            data = json.dumps(body, separators=(",", ":")).encode()
+            heard.request(route.dialect, data, route)
+            expected = as_a_whole(name, data, redactor, limit)
+            assert expected == written(name, data, redactor, limit, heard.known)
+            hits.append(heard.known is not None and heard.known.rest_of(data) is not None)
+
+    run()
+    assert sum(hits) >= 10
 
 
 @pytest.mark.parametrize(

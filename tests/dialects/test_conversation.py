@@ -111,8 +111,8 @@ def body(
 def test_only_what_is_new_is_read(name: str, json_as: dict[str, Any]) -> None:
     """A hundred requests that grow by two entries: each but the first few is read from its end."""
     dialect, heard = Reading(name), Conversation()
-    everything = conversation(name, 260)
-    for length in range(60, 260, 2):
+    everything = conversation(name, 300)
+    for length in range(100, 300, 2):
         sent = body(dialect, everything[:length], {"model": "some-model"}, **json_as)
         expected = dialect.plainly(sent)
         assert expected.messages == length
@@ -140,7 +140,7 @@ def test_facts_are_those_of_the_whole(name: str) -> None:
     @given(st.lists(st.tuples(CHANGES, st.integers(0, 10**6)), min_size=2, max_size=14), st.text())
     def run(changes: list[tuple[str, int]], text: str) -> None:
         dialect, heard = Reading(name), Conversation()
-        entries = conversation(name, 24, WORDS * 4 + text)
+        entries = conversation(name, 24, WORDS * 9 + text)
         for change, number in changes:
             place = number % len(entries)
             sent = body(dialect, entries)
@@ -194,6 +194,24 @@ def test_what_never_goes_on_is_not_looked_for_any_more() -> None:
         assert heard.request(dialect, sent, dialect.route) == dialect.plainly(sent)
         if number >= 5:
             assert dialect.read == [len(sent)]
+    heard.forget()
+
+
+def test_large_tools_do_not_hide_a_conversation() -> None:
+    """While they are the most of a request it is read as before; later they are all that is."""
+    dialect, heard = Reading("openai_chat"), Conversation()
+    tools = {"more": [{"name": "find", "description": WORDS * 400}]}
+    everything = conversation("openai_chat", 1200)
+    for length in range(10, 1200, 5):
+        dialect.read.clear()
+        sent = body(dialect, everything[:length])
+        sent = sent[:-1] + b"," + json.dumps(tools, separators=(",", ":")).encode()[1:]
+        assert heard.request(dialect, sent, dialect.route) == dialect.plainly(sent)
+        if length < 180:
+            assert heard.known is None
+            assert dialect.read[0] == len(sent)
+            assert len(dialect.read) == 1 or length in (15, 60)
+    assert sum(dialect.read) < len(sent) / 2
     heard.forget()
 
 

@@ -24,6 +24,7 @@ from clew.content import (
     texts_only,
 )
 from clew.content.shapes import Content, Reader, loads
+from clew.typing import Beginning
 
 READERS: Final[dict[str, Reader]] = {
     "openai_chat": openai.CHAT,
@@ -59,13 +60,23 @@ def of_request(dialect: str, body: bytes) -> Content:
     return Content() if reader is None or data is None else reader.request(data)
 
 
-def listings_of(dialect: str, body: bytes) -> listing.Listings:
-    """Return the content of a request, to be decoded entry by entry as far as that is needed."""
+def listings_of(dialect: str, body: bytes, beginning: Beginning | None = None) -> listing.Listings:
+    """Return the content of a request, to be decoded entry by entry as far as that is needed.
+
+    Args:
+        dialect: the name of its format.
+        body: the request.
+        beginning: what it may begin with, where that is known.
+    """
     decoder = _DECODERS.get(dialect)
     if decoder is not None:
         try:
             return listing.listings(
-                READERS[dialect].fields, decoder, body, lambda: of_request(dialect, body)
+                READERS[dialect].fields,
+                decoder,
+                body,
+                lambda: of_request(dialect, body),
+                beginning,
             )
         except (ValueError, RecursionError):
             pass

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
@@ -25,6 +25,7 @@ from clew.content.writing import MOST, Digest, Plain, dumped, fitted, shortened,
 from clew.redaction import MOST as MOST_MASKED
 from clew.redaction import Redactor
 from clew.rules import CapturedText
+from clew.typing import Beginning
 
 _EMPTY: Final = msgspec.Raw()
 _SHORT: Final = 4096
@@ -45,6 +46,8 @@ class Group(NamedTuple):
     raws: list[msgspec.Raw]
     listed: bool = True
     """Whether they are entries of its list; else it is one value, the member itself."""
+    beginning: Beginning | None = None
+    """What stands before them in the list, and is known."""
 
 
 class Listing:
@@ -94,6 +97,14 @@ class _Piece(Struct, gc=False):
             self.cut[cap] = found
             _kept.grew(_bytes_of(found))
         return found
+
+
+class _Pieces(NamedTuple):
+    """What several entries are written as, and the sums of their counts."""
+
+    pieces: list[_Piece]
+    values: int
+    masked: int
 
 
 def _bytes_of(texts: tuple[str, ...]) -> int:
@@ -180,19 +191,32 @@ def listings(
     found: msgspec.json.Decoder[Any],
     body: bytes,
     whole: Callable[[], Content],
+    beginning: Beginning | None = None,
 ) -> Listings:
     """Return the content of a request, not decoded.
+
+    Args:
+        fields: the members that hold content.
+        found: finds them (`decoder`).
+        body: the request.
+        whole: reads it as a whole.
+        beginning: what it may begin with, where that is known.
 
     Raises:
         ValueError: it has to be read as a whole.
         RecursionError: likewise.
     """
-    values = msgspec.structs.astuple(found.decode(body))
+    rest = None if beginning is None else beginning.rest_of(body)
+    listed = None if beginning is None or rest is None else beginning.dialect.conversation
+    values = msgspec.structs.astuple(found.decode(body if rest is None else rest))
     present = {f.name for f, value in zip(fields, values, strict=True) if value is not _EMPTY}
     lists: dict[str, list[Group]] = {}
     for field, value in zip(fields, values, strict=True):
         if value is not _EMPTY and field.unless not in present:
-            lists.setdefault(field.to, []).append(_group(field, value))
+            group = _group(field, value)
+            if field.name == listed:
+                group = group._replace(beginning=beginning)
+            lists.setdefault(field.to, []).append(group)
     kept: list[Content] = []
 
     def once(name: str) -> Callable[[], list[Any] | None]:
@@ -272,24 +296,13 @@ class _Texts:
         self._digest = digest
         self._redactor = redactor
         level = (key, None if redactor is None else redactor.identity)
-        as_sent = redactor is None
         values = masked = 1
         self._pieces: list[_Piece] = []
-        for field, raws, listed in listing.groups:
-            shelf = (field, listed, level)
-            young = _kept.young.get(shelf, {})
-            for raw in raws:
-                data = bytes(raw)  # pyright: ignore[reportArgumentType]
-                name = data if as_sent and len(data) <= _SHORT else _hashed(data)
-                piece = young.get(name)
-                if piece is None:
-                    piece = _kept.find(shelf, name)
-                    if piece is None:
-                        piece = self._read(field, data, listed=listed)
-                        _kept.put(shelf, name, piece)
-                values += piece.values
-                masked += piece.masked
-                self._pieces.append(piece)
+        for group in listing.groups:
+            for found in self._of(group, level):
+                self._pieces += found.pieces
+                values += found.values
+                masked += found.masked
         if values > MOST or masked > MOST_MASKED:
             raise _WholeError
 
@@ -298,6 +311,38 @@ class _Texts:
         if cap is None:
             return [text for piece in self._pieces for text in piece.texts]
         return [text for piece in self._pieces for text in piece.shortened(cap)]
+
+    def _of(self, group: Group, level: object) -> Iterator[_Pieces]:
+        shelf = (group.field, group.listed, level)
+        beginning = group.beginning
+        if beginning is not None:
+            known = beginning.written.get(shelf)
+            if known is None:
+                known = self._taken(shelf, group.field, _RAWS.decode(beginning.listed()))
+                beginning.written[shelf] = known
+            yield known
+        yield self._taken(shelf, group.field, group.raws, listed=group.listed)
+
+    def _taken(
+        self, shelf: Any, field: Field, raws: list[msgspec.Raw], *, listed: bool = True
+    ) -> _Pieces:
+        as_sent = self._redactor is None
+        young = _kept.young.get(shelf, {})
+        values = masked = 0
+        pieces: list[_Piece] = []
+        for raw in raws:
+            data = bytes(raw)  # pyright: ignore[reportArgumentType]
+            name = data if as_sent and len(data) <= _SHORT else _hashed(data)
+            piece = young.get(name)
+            if piece is None:
+                piece = _kept.find(shelf, name)
+                if piece is None:
+                    piece = self._read(field, data, listed=listed)
+                    _kept.put(shelf, name, piece)
+            values += piece.values
+            masked += piece.masked
+            pieces.append(piece)
+        return _Pieces(pieces, values, masked)
 
     def _read(self, field: Field, data: bytes, *, listed: bool) -> _Piece:
         value = msgspec.json.decode(data)

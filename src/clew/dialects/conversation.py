@@ -13,16 +13,16 @@ provider's cache moves along. Where something earlier has changed, the request i
 from __future__ import annotations
 
 import functools
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from clew._guard import record_failure
 from clew.facts import RequestFacts
-from clew.typing import Dialect, Route
+from clew.typing import Beginning, Dialect, Route
 
-LONG: Final = 4096
+LONG: Final = 8192
 """Bytes from which on a request is worth the trouble."""
 _LARGEST: Final = 1024 * 1024
 _HELD: Final = 16 * 1024 * 1024
@@ -38,54 +38,41 @@ _FORMS: Final = ((b'"%s":[', b","), (b'"%s": [', b", "))
 it."""
 
 
-class _Known(NamedTuple):
-    """What a conversation begins with, and what that says."""
-
-    dialect: Dialect
-    prefix: bytes
-    """Up to the last entry that is known, with the comma after it."""
-    head: bytes
-    """Up to the bracket before the first one."""
-    opening: bytes
-    """The list's name and its bracket, which end the head."""
-    entries: int
-    result_ids: tuple[str, ...]
-
-
 class Conversation:
     """What one agent has sent before.
 
     Used by several threads at once it loses nothing but time.
     """
 
-    __slots__ = ("_known", "_misses", "_seen")
+    __slots__ = ("_from", "_misses", "known")
     held = 0
     """Bytes that all of them hold."""
 
     def __init__(self) -> None:
-        self._known: _Known | None = None
-        self._seen = False
+        self.known: Beginning | None = None
+        """What its requests begin with, as far as that is known."""
+        self._from: int | None = None
+        """Bytes from which on a request is worth learning from; None before the first one."""
         self._misses = 0
 
     def request(self, dialect: Dialect, body: bytes, route: Route) -> RequestFacts:
         """Read a request body, as the dialect does it. Never raises."""
-        member = dialect.conversation
-        if member is None or self._misses >= _MISSES or len(body) < LONG:
+        if dialect.conversation is None or self._misses >= _MISSES or len(body) < LONG:
             return dialect.request(body, route)
         try:
-            known = self._known
-            if known is not None and known.dialect is dialect and body.startswith(known.prefix):
+            known = self.known
+            if known is not None and known.dialect is dialect:
                 facts = _of_rest(body, route, known)
                 if facts is not None:
                     self._misses = 0
                     if (facts.messages or 0) - known.entries > _MANY:
-                        self._learn(dialect, member, body, route, facts)
+                        self._keep(_longer(known, body, route, facts) or known)
                     return facts
             facts = dialect.request(body, route)
-            if self._seen:  # a single request is followed by none
-                self._misses += 1
-                self._learn(dialect, member, body, route, facts)
-            self._seen = True
+            if self._from is None:
+                self._from = LONG  # most agents that have sent one long request send another one
+            elif self._from <= len(body) <= _LARGEST:
+                self._learn(dialect, body, route, facts)
         except Exception:
             record_failure("read a conversation")
             return dialect.request(body, route)
@@ -95,40 +82,32 @@ class Conversation:
         """Let go of what is held."""
         self._keep(None)
 
-    def _learn(
-        self, dialect: Dialect, member: str, body: bytes, route: Route, facts: RequestFacts
-    ) -> None:
-        found = _beginning(dialect, member, body) if len(body) <= _LARGEST else None
-        rest = _of_rest(body, route, found) if found is not None else None
-        if found is not None and rest is not None:
-            ids, new = facts.tool_result_ids, len(rest.tool_result_ids)
-            found = found._replace(result_ids=ids[: len(ids) - new])
-            # Wherever the entries were found: the same must come of reading the rest.
-            if replace(rest, tool_result_ids=found.result_ids + rest.tool_result_ids) == facts:
-                self._keep(found)
-                return
-        self._keep(None)
+    def _learn(self, dialect: Dialect, body: bytes, route: Route, facts: RequestFacts) -> None:
+        found = _proven(_beginning(dialect, body), body, route, facts)
+        if found is not None and 2 * len(found.prefix) >= len(body):
+            self._misses += 1  # until a request goes on with it
+        else:
+            found, self._from = None, 2 * len(body)  # what is not said in turns is the most of it
+        self._keep(found)
 
-    def _keep(self, known: _Known | None) -> None:
-        before, self._known = self._known, None
+    def _keep(self, known: Beginning | None) -> None:
+        before, self.known = self.known, None
         size = 0 if before is None else len(before.prefix)
         more = 0 if known is None else len(known.prefix)
         if Conversation.held - size + more > _HELD:
             known, more = None, 0
         Conversation.held += more - size
-        self._known = known
+        self.known = known
 
     def __del__(self) -> None:
         self.forget()
 
 
-def _of_rest(body: bytes, route: Route, known: _Known) -> RequestFacts | None:
+def _of_rest(body: bytes, route: Route, known: Beginning) -> RequestFacts | None:
     """Read what is not known of a body that begins with it; None where that cannot be done."""
-    rest = body[len(known.prefix) :]
-    if known.opening in rest:
-        return None  # twice the same member, of which the last one counts; or it is deeper inside
-    facts = known.dialect.request(known.head + rest, route)
-    if facts.messages is None:
+    rest = known.rest_of(body)
+    facts = None if rest is None else known.dialect.request(rest, route)
+    if facts is None or facts.messages is None:
         return None
     return replace(
         facts,
@@ -137,8 +116,36 @@ def _of_rest(body: bytes, route: Route, known: _Known) -> RequestFacts | None:
     )
 
 
-def _beginning(dialect: Dialect, member: str, body: bytes) -> _Known | None:
+def _longer(known: Beginning, body: bytes, route: Route, facts: RequestFacts) -> Beginning | None:
+    """Return what a body begins with that goes on with what is known; None where it is no more."""
+    rest = known.rest_of(body)
+    more = None if rest is None else _beginning(known.dialect, rest)
+    if more is None or more.head != known.head:
+        return None
+    longer = more._replace(
+        prefix=known.prefix + more.prefix[len(more.head) :], entries=known.entries + more.entries
+    )
+    return _proven(longer, body, route, facts)
+
+
+def _proven(
+    found: Beginning | None, body: bytes, route: Route, facts: RequestFacts
+) -> Beginning | None:
+    """Return a beginning with its results, if reading the rest says the same as reading it all.
+
+    That is so only where the entries were found in the list that counts, wherever they stand else.
+    """
+    rest = None if found is None else _of_rest(body, route, found)
+    if found is None or rest is None:
+        return None
+    ids, new = facts.tool_result_ids, rest.tool_result_ids
+    found = found._replace(result_ids=ids[: len(ids) - len(new)])
+    return found if replace(rest, tool_result_ids=found.result_ids + new) == facts else None
+
+
+def _beginning(dialect: Dialect, body: bytes) -> Beginning | None:
     """Return what a body begins with, up to its last entries; None where that cannot be told."""
+    member = dialect.conversation or ""
     try:
         raws = _decoder(member).decode(body).entries
     except (ValueError, RecursionError):
@@ -153,7 +160,7 @@ def _beginning(dialect: Dialect, member: str, body: bytes) -> _Known | None:
         if start >= 0:
             start += len(opening)
             end = start + len(known)
-            return _Known(dialect, body[:end], body[:start], opening, len(entries), ())
+            return Beginning(dialect, body[:end], body[:start], opening, len(entries), (), {})
     return None
 
 
