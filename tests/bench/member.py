@@ -252,12 +252,24 @@ def figures(spent: Spent) -> dict[str, float]:
     }
 
 
+def pin() -> None:
+    """Stay on one processor, with all threads that come.
+
+    A thread on another one finds nothing of what it exports in its caches, and shares them with who
+    knows whom: an export cost as much again in some minutes. The floor is flushed by the calling
+    thread, and would not pay for it.
+    """
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
 def set_up(name: str, library: str, endpoint: str | None, content: bool) -> tuple[Bench, Any]:
     """Return what measures, and the traffic that it measures with.
 
     Raises:
         RuntimeError: the subject has patched nothing of the library.
     """
+    pin()
     import floor
     from subjects import SUBJECTS, nothing
     from traffic import Traffic
