@@ -38,6 +38,14 @@ thousand spans. So the thread wakes up as seldom as it can.
 """
 _LEAST_S = 0.01
 """Seconds between two turns that nobody has asked for."""
+_AWAY_S = 0.0001
+"""Seconds that a host which fills the queue is held up, so that the export thread gets the lock."""
+_APART_S = 0.005
+"""Seconds between two of these."""
+_FAR_APART_S = 0.04
+"""The same where it has not helped."""
+_BUILTIN = type(len)
+"""What `time.sleep` is of, unless it has been patched, as gevent does it."""
 _FORK_PATIENCE_S = 5.0
 """Seconds that a fork waits for the first export, which imports most of what exporting needs."""
 _AFTER_FAULT_S = 0.1
@@ -129,6 +137,8 @@ class Worker:
         """Whether the thread looks for such spans then, without being woken: they come often."""
         self._short_notice = False
         """Whether the thread was woken for a timer; those after it are found by a look in time."""
+        self._gives_way_at = 0.0
+        self._apart = _APART_S
         self._sleeps_until = 0.0
         """Monotonic time at which the thread will have a turn, if nobody wakes it."""
         self._thread: threading.Thread | None = None
@@ -142,14 +152,19 @@ class Worker:
 
     # --- from any thread, never blocking -----------------------------------------------------
 
-    def submit(self, span: Any, *, important: bool = False, now: bool = False) -> None:
-        """Queue a finished span; `now` wakes the thread at once, but not for each of many."""
+    def submit(self, span: Any, *, important: bool = False, now: bool = False) -> bool:
+        """Queue a finished span, and tell whether it has not been dropped.
+
+        `now` wakes the thread at once, but not for each of many.
+        """
         waiting = len(self._queue)
+        if 2 * waiting >= self._queue_size:
+            self._give_way(waiting)
         if waiting >= self._queue_size and not (important and waiting < 2 * self._queue_size):
             self.dropped += 1
             if self._let_go is not None:
                 self._let_go(span)
-            return
+            return False
         self._queue.append(span)
         if now:
             self._urgent = True
@@ -159,6 +174,25 @@ class Worker:
             self.wake()
         if self._thread is None:
             self.start()
+        return True
+
+    def _give_way(self, waiting: int) -> None:
+        """Let the export thread come to its turn, where a host that computes has kept it from that.
+
+        A thread that waits for the interpreter's lock is woken each time that the lock is free, and
+        is too late where that is for a moment only: it never asks for the lock, as one does that
+        has waited in vain for long enough. Then it gets nothing to run in, and spans are lost.
+        """
+        now = time.monotonic()
+        thread = self._thread
+        if now < self._gives_way_at or thread is None or thread.ident == threading.get_ident():
+            return
+        self._gives_way_at = now + self._apart
+        if type(time.sleep) is _BUILTIN:
+            time.sleep(_AWAY_S)
+        # A thread that waits for a receiver has no use for it.
+        shrinks = len(self._queue) < waiting
+        self._apart = _APART_S if shrinks else min(2 * self._apart, _FAR_APART_S)
 
     def submit_soon(self, span: Any) -> None:
         """Queue a finished span that may wait and may be dropped, like nearly all."""

@@ -74,15 +74,14 @@ class Recorder:
     def submit(self, call: Call) -> None:
         """Queue a finished call."""
         size = call.size
-        worker = self._worker
         with self._lock:
             if self._held + size > self._most_bytes or self._closed:
                 self._overflowed += 1
                 return
-            dropped = worker.dropped
-            worker.submit((call, size))
-            if worker.dropped == dropped:
-                self._held += size
+            self._held += size
+        if not self._worker.submit((call, size)):
+            with self._lock:
+                self._held -= size
 
     def flush(self, timeout: float) -> bool:
         """Write what was submitted until now; tell whether that was done in time."""
