@@ -2,7 +2,7 @@
 
     python tests/bench/compare.py [--peers] [--quick] [--scale 0.3] [--only ...] [--cell ...]
 
-One process for each subject (`member.py`), in its own virtual environment, in which uses without
+A few processes for each subject (`member.py`), in its own virtual environment, in which uses without
 it, with the floor in its place, and with it take turns. A figure is what the subject adds to one
 use, its export included, over what the floor adds to the same use. OTLP goes to a receiver in
 another process. What was measured is kept; `table.py` writes it into docs/performance.md.
@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
@@ -113,6 +114,33 @@ def measured(row: Row, endpoint: str) -> dict[str, Any]:
     return {load: {"error": reason} for load in LOADS} | found
 
 
+def together(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the figures of a row that several processes measured: the middle ones.
+
+    Intervals reach from the least of the processes to the greatest: these differ in where their
+    memory lies, and in when garbage is collected, which no turn within one of them tells.
+    """
+    if len(found) == 1 or all("error" in each for each in found):
+        return found[0]
+    rows: dict[str, Any] = {}
+    for load in LOADS:
+        several = [each.get(load, {"error": each.get("error", "no answer")}) for each in found]
+        fine = [each for each in several if "error" not in each]
+        if not fine:
+            rows[load] = several[0]
+            continue
+        values = {name: [each[name] for each in fine] for name in fine[0]}
+        rows[load] = {
+            **{name: median(each) for name, each in values.items()},
+            "low": min(values["ratio"]),
+            "high": max(values["ratio"]),
+            "added low us": min(values["added us"]),
+            "added high us": max(values["added us"]),
+            "turns": sum(values["turns"]),
+        }
+    return rows
+
+
 def _short(load: str, figures: dict[str, Any]) -> str:
     if "ratio" not in figures:
         return f"{load} {figures.get('error', '-')[:60]}"
@@ -151,20 +179,23 @@ def main() -> None:
     parser.add_argument("--peers", action="store_true", help="build and measure the peers, too")
     parser.add_argument("--scale", type=float, default=1.0, help="of the time for each load")
     parser.add_argument("--quick", action="store_true", help="one client, content off")
+    parser.add_argument(
+        "--processes", type=int, default=3, help="among which a row's time is split"
+    )
     parser.add_argument("--only", help="measure only these subjects, such as `Clew;Logfire`")
     parser.add_argument("--cell", help="cells, such as `openai,otlp,off anthropic,no-op,on`")
     load, *_ = os.getloadavg()
     machine = {"kind": platform.machine(), "cores": os.cpu_count(), "load before": round(load, 1)}
     keep("versions|Machine", machine)
-    wanted = rows(parser.parse_args())
+    options = parser.parse_args()
+    wanted = rows(options)
     with sink() as endpoint:
         for number, row in enumerate(wanted, 1):
             began = time.monotonic()
-            found = measured(row, endpoint)
+            part = row._replace(scale=row.scale / options.processes)
+            found = together([measured(part, endpoint) for _ in range(options.processes)])
             keep(key(row.subject, row.library, row.exporter, row.content), found)
-            said = found.get("error") or "  ".join(
-                _short(load, found.get(load, {})) for load in LOADS
-            )
+            said = found.get("error") or "  ".join(_short(load, found[load]) for load in LOADS)
             print(
                 f"{number}/{len(wanted)} {row.library:10}{row.exporter:6}{row.content:4}"
                 f"{row.subject:30} {said}  ({time.monotonic() - began:.0f} s)",

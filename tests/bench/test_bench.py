@@ -176,6 +176,29 @@ def test_a_figure_is_what_the_subject_adds_over_what_the_floor_adds_exports_incl
     assert (found["low"], found["high"]) == (2.0, 17.0)
 
 
+def test_processes_are_put_together(bench):
+    """The middle figures, between the least and the greatest; one that fails is left out."""
+    compare = bench("compare")
+    three = [
+        {
+            "small chat": {
+                "ratio": ratio,
+                "low": 0.0,
+                "high": 9.0,
+                "added us": 10 * ratio,
+                "turns": 4,
+            }
+        }
+        for ratio in (3.0, 1.0, 2.0)
+    ]
+    found = compare.together([*three, {"error": "gone"}])
+    assert found["small chat"] == {
+        "ratio": 2.0, "low": 1.0, "high": 3.0, "turns": 12,
+        "added us": 20.0, "added low us": 10.0, "added high us": 30.0,
+    }  # fmt: skip
+    assert compare.together([{"error": "gone"}]) == {"error": "gone"}
+
+
 def row(ratio, spread=0.1, **more):
     figures = {
         "ratio": ratio,

@@ -13,6 +13,8 @@ provider's cache moves along. Where something earlier has changed, the request i
 from __future__ import annotations
 
 import functools
+import os
+import threading
 from typing import Any, Final
 
 import msgspec
@@ -36,6 +38,18 @@ _MISSES: Final = 4
 _FORMS: Final = ((b'"%s":[', b","), (b'"%s": [', b", "))
 """How a list begins and what stands between its entries, as JSON is written without space and with
 it."""
+
+_lock = threading.RLock()
+"""For what all of them hold. A collection may let go of one while another is being kept."""
+
+
+def _renew() -> None:
+    global _lock  # noqa: PLW0603 - one per process is what it is
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
 
 
 class Conversation:
@@ -91,13 +105,13 @@ class Conversation:
         self._keep(found)
 
     def _keep(self, known: Beginning | None) -> None:
-        before, self.known = self.known, None
-        size = 0 if before is None else len(before.prefix)
-        more = 0 if known is None else len(known.prefix)
-        if Conversation.held - size + more > _HELD:
-            known, more = None, 0
-        Conversation.held += more - size
-        self.known = known
+        with _lock:
+            before = 0 if self.known is None else len(self.known.prefix)
+            more = 0 if known is None else len(known.prefix)
+            if Conversation.held - before + more > _HELD:
+                known, more = None, 0
+            self.known = known
+            Conversation.held += more - before
 
     def __del__(self) -> None:
         self.forget()

@@ -1,7 +1,8 @@
 """The export thread: a bounded queue, timers, and calls put off from the caller's path.
 
-Nothing here blocks or takes a lock on the caller's side, so that it may be called from a
-finaliser: the queue is a deque, and waking is the release of a lock used as a semaphore.
+Nothing here waits for anybody or takes a lock on the caller's side, so that it may be called from a
+finaliser: the queue is a deque, and waking is the release of a lock used as a semaphore. Who adds
+to a queue that is half full gives the thread a moment to run in (`Worker._give_way`).
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ class Worker:
         self.chores.append(chore)
         self._every = min(self._every, every)
 
-    # --- from any thread, never blocking -----------------------------------------------------
+    # --- from any thread, without waiting for this one ---------------------------------------
 
     def submit(self, span: Any, *, important: bool = False, now: bool = False) -> bool:
         """Queue a finished span, and tell whether it has not been dropped.
