@@ -96,7 +96,8 @@ def of_stream(dialect: str, content_type: str, body: bytes) -> list[dict[str, An
     reader = READERS.get(dialect)
     if reader is None:
         return None
-    events = framing.events_of(content_type, body, _EVENT_DECODERS.get(dialect))
+    some = _EVENT_DECODERS.get(dialect)
+    events = framing.events_of(content_type, body, some, reader.growing)
     return reader.events(events) or None
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypedDict, cast
 
 import msgspec
 
+from clew.content.joining import joined
 from clew.content.shapes import loads
 
 _BLANK = re.compile(rb"\r?\n\r?\n|\r\r")
@@ -22,7 +23,10 @@ def decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
 
 
 def events_of(
-    content_type: str, body: bytes, some: msgspec.json.Decoder[Any] | None = None
+    content_type: str,
+    body: bytes,
+    some: msgspec.json.Decoder[Any] | None = None,
+    growing: Sequence[str] = (),
 ) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects of a stream: server-sent events, JSON lines, Amazon's frames.
 
@@ -33,6 +37,7 @@ def events_of(
         content_type: the stream's media type.
         body: the stream.
         some: decodes the members that are wanted (`decoder`), where not all are: a hint only.
+        growing: members whose texts are put together: events that go on with one may come as one.
     """
     if "amazon.eventstream" in content_type:
         yield from _frames(body)
@@ -46,6 +51,8 @@ def events_of(
         return
     decode = loads if some is None else some.decode
     ends = b"\r" in body
+    if growing and not ends:
+        body = joined(body, growing)
     for event in _BLANK.split(body) if ends else body.split(b"\n\n"):
         if event.startswith(b"data: {") and not ends and b"\n" not in event:
             data = event[6:]

@@ -146,7 +146,8 @@ def _events(events: Iterable[dict[str, Any]]) -> list[Message]:
     return [pieces.message() for pieces in choices.values()]
 
 
-CHAT = Reader(by_fields(*_FIELDS), _response, _events, _FIELDS, ("choices",))
+_GROWING: Final = ("content", "reasoning_content", "reasoning", "refusal", "arguments")
+CHAT = Reader(by_fields(*_FIELDS), _response, _events, _FIELDS, ("choices",), _GROWING)
 
 
 def _prompt(data: dict[str, Any]) -> Content:

@@ -51,6 +51,8 @@ class Reader(NamedTuple):
     """The members of a request, where it can be read member by member."""
     told: tuple[str, ...] = ()
     """The members of events that `events` looks at, where those are few of them."""
+    growing: tuple[str, ...] = ()
+    """Members, at any depth, whose texts `events` puts together from event to event."""
 
 
 def nothing(_: Any) -> list[Any]:

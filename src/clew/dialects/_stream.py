@@ -13,7 +13,8 @@ from typing import Final
 import msgspec
 
 from clew._guard import record_failure
-from clew.dialects._template import Holes, Template, are_inside, learn
+from clew._json_text import are_inside
+from clew.dialects._template import Holes, Template, learn
 from clew.facts import NO_RESPONSE, ResponseFacts
 
 MAX_EVENT: Final = 8 * 1024 * 1024

@@ -275,17 +275,6 @@ def _is_inside(event: bytes, start: int, end: int) -> bool:
     return found is not None and found.end() == end
 
 
-def are_inside(texts: Sequence[bytes]) -> bool:
-    """Tell whether each of the texts may stand inside a JSON string, up to its closing mark."""
-    said = b"\n".join(texts)
-    if b"\\" in said:
-        # What is left of a backslash escapes what follows it: no mark, and no end of a text.
-        said = said.replace(b"\\\\", b"").replace(b'\\"', b"")
-        if b"\\\n" in said or said.endswith(b"\\"):
-            return False
-    return b'"' not in said
-
-
 def _texts(start: int, middle: bytes, tail: bytes) -> Callable[[bytes], bool]:
     middle_size, tail_size = len(middle), len(tail)
 
