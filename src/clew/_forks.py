@@ -7,7 +7,8 @@ does such a thing, but for no longer than that thread has said when it began.
 https://docs.python.org/3/library/os.html#os.fork
 
 `os.register_at_fork` keeps what it is given for ever. What lives no longer than a configuration is
-therefore registered here.
+therefore registered with `in_each_child`; what lives as long as its module, `new_in_each_child`
+makes anew.
 """
 
 from __future__ import annotations
@@ -78,6 +79,18 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=_forks.in_parent,
         after_in_child=_forks.__init__,  # nobody waits for anybody, under a lock of its own
     )
+
+
+def new_in_each_child(module: dict[str, Any], name: str, make: Callable[[], object]) -> None:
+    """Have a name of a module be another object in each forked child: a lock that nobody holds.
+
+    Args:
+        module: the module's `globals()`.
+        name: the name.
+        make: makes the object.
+    """
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=lambda: module.__setitem__(name, make()))
 
 
 _steps: dict[int, tuple[weakref.ref[Any], Callable[[Any], object]]] = {}

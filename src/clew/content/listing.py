@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 from msgspec import Struct
 
+from clew._forks import new_in_each_child
 from clew.content.shapes import Content, Field, loads, objects
 from clew.content.writing import MOST, Digest, Plain, dumped, fitted, shortened, write
 from clew.redaction import MOST as MOST_MASKED
@@ -163,13 +164,7 @@ def size() -> int:
     return _kept.size
 
 
-def _anew() -> None:
-    global _kept  # noqa: PLW0603 - one per process is what it is
-    _kept = _Kept()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_anew)
+new_in_each_child(globals(), "_kept", _Kept)
 
 
 def decoder(fields: tuple[Field, ...]) -> msgspec.json.Decoder[Any]:

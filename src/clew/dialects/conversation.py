@@ -13,13 +13,13 @@ provider's cache moves along. Where something earlier has changed, the request i
 from __future__ import annotations
 
 import functools
-import os
 import threading
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
+from clew._forks import new_in_each_child
 from clew._guard import record_failure
 from clew.facts import RequestFacts
 from clew.typing import Beginning, Dialect, Route
@@ -41,15 +41,7 @@ it."""
 
 _lock = threading.RLock()
 """For what all of them hold. A collection may let go of one while another is being kept."""
-
-
-def _renew() -> None:
-    global _lock  # noqa: PLW0603 - one per process is what it is
-    _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
+new_in_each_child(globals(), "_lock", threading.RLock)
 
 
 class Conversation:

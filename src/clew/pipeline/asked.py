@@ -6,26 +6,18 @@ trace it belongs to, when there is no run around it, and that the tools were exe
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
 from opentelemetry.trace import SpanContext
 
+from clew._forks import new_in_each_child
 from clew.facts import ToolCall
 
 _lock = threading.Lock()
 """One for all, so that a forked child can have a new one: nobody holds it for long."""
-
-
-def _renew() -> None:
-    global _lock  # noqa: PLW0603 - one per process is what it is
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
+new_in_each_child(globals(), "_lock", threading.Lock)
 
 
 class Asked:

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from clew import semconv
+from clew._forks import new_in_each_child
 from clew.digests import Digests
 
 if TYPE_CHECKING:
@@ -74,16 +75,7 @@ _blocks = 0
 """How many blocks they have together."""
 _key = os.urandom(32)
 _lock = threading.Lock()
-
-
-def _renew_lock() -> None:
-    """Give a forked child a lock that nobody holds."""
-    global _lock  # noqa: PLW0603 - one per process is what it is
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
+new_in_each_child(globals(), "_lock", threading.Lock)
 
 
 def register(data: bytes, blocks: tuple[Block, ...], text: str | None = None) -> None:
