@@ -5,7 +5,23 @@ https://www.rfc-editor.org/rfc/rfc8259#section-7
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Sequence
+from typing import Final
+
+STRING: Final = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'
+"""A pattern for the inside of a string."""
+
+
+@functools.lru_cache(maxsize=64)
+def texts_of(keys: frozenset[bytes]) -> re.Pattern[bytes]:
+    """Return a pattern that finds the strings that are values of some keys, at any depth.
+
+    A mark that is not escaped is structure, so what it encloses before a colon is a key.
+    """
+    either = b"|".join(re.escape(key) for key in sorted(keys))
+    return re.compile(rb'"(?:' + either + rb')"\s*+:\s*+"(' + STRING + rb')"', re.DOTALL)
 
 
 def are_inside(texts: Sequence[bytes]) -> bool:

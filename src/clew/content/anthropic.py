@@ -122,5 +122,5 @@ def _events(events: Iterable[dict[str, Any]]) -> list[Message]:
 
 
 _TOLD: Final = ("type", "index", "delta", "content_block")
-_GROWING: Final = ("text", "thinking", "partial_json")
+_GROWING: Final = frozenset((b"text", b"thinking", b"partial_json"))
 MESSAGES = Reader(by_fields(*_FIELDS), _response, _events, _FIELDS, _TOLD, _GROWING)

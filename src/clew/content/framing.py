@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, TypedDict, cast
 
 import msgspec
@@ -26,7 +26,7 @@ def events_of(
     content_type: str,
     body: bytes,
     some: msgspec.json.Decoder[Any] | None = None,
-    growing: Sequence[str] = (),
+    growing: frozenset[bytes] = frozenset(),
 ) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects of a stream: server-sent events, JSON lines, Amazon's frames.
 

@@ -9,27 +9,25 @@ a string, and a quotation mark there is escaped.
 
 from __future__ import annotations
 
-import functools
-import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from clew._json_text import are_inside
+from clew._json_text import are_inside, texts_of
 
 _LOOKED_AT: Final = 12
 """Events at the beginning among which two are looked for that differ in a text."""
 _END: Final = b"\n\n"
 
 
-def joined(body: bytes, growing: Sequence[str]) -> bytes:
+def joined(body: bytes, growing: frozenset[bytes]) -> bytes:
     """Return server-sent events with fewer of them, that say the same.
 
     Args:
         body: the events; no line ends in a carriage return.
         growing: the members whose texts, from event to event, are parts of one text.
     """
-    form = _form(body, tuple(growing))
+    form = _form(body, growing)
     if form is None:
         return body
     head, tail = form
@@ -62,14 +60,14 @@ def _are_texts(parts: Sequence[bytes]) -> bool:
     return b"\n" not in b"".join(parts) and are_inside(parts)
 
 
-def _form(body: bytes, growing: tuple[str, ...]) -> tuple[bytes, bytes] | None:
+def _form(body: bytes, growing: frozenset[bytes]) -> tuple[bytes, bytes] | None:
     """Return what events with a growing text begin and end with, if two in a row differ in that.
 
     No other growing text is in them: it would be said once, where each of them has said it.
     """
     events = body.split(_END, _LOOKED_AT)[:_LOOKED_AT]
     for event, following in pairwise(events):
-        texts = [text for text in _texts(growing).finditer(event) if text[1]]
+        texts = [text for text in texts_of(growing).finditer(event) if text[1]]
         if len(texts) != 1:
             continue
         head, tail = event[: texts[0].start(1)], event[texts[0].end(1) :]
@@ -77,10 +75,3 @@ def _form(body: bytes, growing: tuple[str, ...]) -> tuple[bytes, bytes] | None:
         if long_enough and following.startswith(head) and following.endswith(tail):
             return head, tail + _END
     return None
-
-
-@functools.cache
-def _texts(names: tuple[str, ...]) -> re.Pattern[bytes]:
-    either = b"|".join(re.escape(name.encode()) for name in names)
-    string = rb'([^"\\]*+(?:\\.[^"\\]*+)*+)'
-    return re.compile(rb'"(?:' + either + rb')"\s*+:\s*+"' + string + rb'"')

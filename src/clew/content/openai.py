@@ -146,7 +146,9 @@ def _events(events: Iterable[dict[str, Any]]) -> list[Message]:
     return [pieces.message() for pieces in choices.values()]
 
 
-_GROWING: Final = ("content", "reasoning_content", "reasoning", "refusal", "arguments")
+_GROWING: Final = frozenset(
+    (b"content", b"reasoning_content", b"reasoning", b"refusal", b"arguments")
+)
 CHAT = Reader(by_fields(*_FIELDS), _response, _events, _FIELDS, ("choices",), _GROWING)
 
 

@@ -51,7 +51,7 @@ class Reader(NamedTuple):
     """The members of a request, where it can be read member by member."""
     told: tuple[str, ...] = ()
     """The members of events that `events` looks at, where those are few of them."""
-    growing: tuple[str, ...] = ()
+    growing: frozenset[bytes] = frozenset()
     """Members, at any depth, whose texts `events` puts together from event to event."""
 
 

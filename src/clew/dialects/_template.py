@@ -9,18 +9,18 @@ is escaped, so what looks like structure is structure.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-_STRING: Final = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'
+from clew._json_text import STRING, texts_of
+
 _NUMBER: Final = rb"-?\d++(?:\.\d++)?+(?:[eE][-+]?\d++)?+"
 _BLANKS: Final = rb"[ \t]*+"
-_INSIDE: Final = re.compile(_STRING, re.DOTALL)
+_INSIDE: Final = re.compile(STRING, re.DOTALL)
 # Between two strings there is punctuation only, so a pair found out of step has no known key.
 _PAIR: Final = re.compile(
-    rb'"([^"\\]*+)"\s*+:\s*+(?:"(' + _STRING + rb')"|(' + _NUMBER + rb"))", re.DOTALL
+    rb'"([^"\\]*+)"\s*+:\s*+(?:"(' + STRING + rb')"|(' + _NUMBER + rb"))", re.DOTALL
 )
 _EVENT_ID: Final = re.compile(rb"(?:^|\n)id: ?(" + _NUMBER + rb")\r?\n")
 _PADDING: Final = re.compile(rb"[ \t]++(?=\})")
@@ -193,7 +193,7 @@ class Template:
         event = self.event
         start = changing[0].start
         parts: list[tuple[int, int, bytes]] = [
-            (hole.start, hole.end, _NUMBER if hole.is_number else _STRING) for hole in changing
+            (hole.start, hole.end, _NUMBER if hole.is_number else STRING) for hole in changing
         ]
         parts += [(first, last, _BLANKS) for first, last in padding if first >= start]
         pattern = b""
@@ -248,17 +248,10 @@ def _texts_in(event: bytes, known: Holes) -> list[Hole] | None:
         return None
     found = [
         Hole(*text.span(1), True, False, text[1])  # noqa: FBT003
-        for text in _keys_of(known.texts).finditer(event, start)
+        for text in texts_of(known.texts).finditer(event, start)
         if text[1]
     ]
     return found if 1 <= len(found) <= 2 else None
-
-
-@functools.lru_cache(maxsize=64)
-def _keys_of(texts: frozenset[bytes]) -> re.Pattern[bytes]:
-    # A mark that is not escaped is structure, so what it encloses before a colon is a key.
-    keys = b"|".join(re.escape(key) for key in sorted(texts))
-    return re.compile(rb'"(?:' + keys + rb')"\s*+:\s*+"(' + _STRING + rb')"', re.DOTALL)
 
 
 def _is_inside(event: bytes, start: int, end: int) -> bool:
