@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
+from opentelemetry.trace import SpanKind, StatusCode
 
-from clew import _guard, exchange
+import clew
+from clew import _guard, exchange, semconv, streams
+from clew.audit.verify import verify
 from clew.pipeline import runtime as runtimes
+from clew.sources.otlp_json import record_of
+from clew.store import otlp_protobuf
 from clew.streams import StreamTap, afollow, follow
 
 SSE = "text/event-stream"
@@ -125,6 +132,90 @@ def test_following_tells_what_reading_tells(exported, body):
             *(one.reader.result(), one.reader.chunks),
             *(one.size, bool(one.first_ns)),
         )
+
+
+def ended(address, pieces, end="exhausted"):
+    """Return how a round ended whose answer came in pieces, once it was counted."""
+    tap = tap_on(address)
+    for piece in pieces:
+        tap.take(piece)
+    getattr(tap, end)()
+    round_ = tap._exchange.round
+    waited = round_.unread is not None
+    round_.count_up()
+    assert round_.unread is None
+    assert tap.waiting == []
+    ending = round_.ending
+    started = bool(ending.first_chunk_s)
+    return waited, structs.replace(ending, first_chunk_s=None), started, round_.failure
+
+
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(body=bodies(), end=st.sampled_from(["exhausted", "closed"]))
+def test_what_is_read_later_is_the_same(exported, body, end):
+    """In a run an answer is read when somebody looks at its round: the ending is that of others."""
+    address, pieces = body
+    early, *expected = ended(address, pieces, end)
+    with clew.run("desk"):
+        late, *told = ended(address, pieces, end)
+    assert (early, late) == (False, True)
+    assert told == expected
+
+
+@pytest.mark.parametrize("address", [CHAT, MESSAGES, RESPONSES])
+def test_the_first_output_is_timed_when_it_came(exported, address, monkeypatch):
+    """Whatever is read when, the time is that of the piece that brought it."""
+    begins = b'event: ping\ndata: {"type": "ping"}\n\n'
+    for silent in (0, 1, 2, 3, 4, 7, 8, 15, 16, 17, 40):
+        pieces = [*[begins] * silent, *[QUIET[address](word) for word in "abcdefgh" * 12]]
+        with clew.run("desk"):
+            tap = tap_on(address)
+            clock = itertools.count(tap._exchange.started)
+            monkeypatch.setattr(streams.time, "perf_counter_ns", clock.__next__)
+            assert pieces == list(follow(pieces, tap))
+            monkeypatch.undo()
+            tap._exchange.round.count_up()
+        assert tap.first_ns - tap._exchange.started == silent, silent
+
+
+def test_a_stream_that_was_cut_off_has_failed_though_it_is_read_later(exported):
+    """Status and `error.type` are there when the span is exported, and in its digest."""
+    with clew.run("desk"):
+        waited, ending, _, failure = ended(MESSAGES, [message("a"), message("b")])
+    assert waited
+    assert (ending.outcome, failure) == ("failed", "stream_cut_off")
+    clew.shutdown()
+    (span,) = [span for span in exported.spans if span.kind is SpanKind.CLIENT]
+    assert span.status.status_code is StatusCode.ERROR
+    assert span.attributes[semconv.ERROR_TYPE] == "stream_cut_off"
+    spans = otlp_protobuf.decode(exported.otlp_bytes()).spans
+    report = verify(record_of(f"{span.context.trace_id:032x}", spans))
+    assert (report.status, report.integrity) == ("COMPLETE", "CONSISTENT")
+
+
+def test_little_waits(exported):
+    """Long answers are read as they come, and some answers where too many wait."""
+    long = [message("x" * 1000) for _ in range(300)]
+    with clew.run("desk"):
+        tap = tap_on(MESSAGES)
+        assert long == list(follow(long, tap))
+        assert tap.waiting == []
+        assert tap._exchange.round.unread is None
+        few = [message("one"), message("two")]
+        worker = runtimes.get().worker
+        worker.call_soon = lambda _: None  # the thread that reads them has no turn
+        waited = [ended_at_once(few) for _ in range(40)]
+        del worker.call_soon
+    assert waited == [True] * 24 + [False] * 16
+
+
+def ended_at_once(pieces) -> bool:
+    """Tell whether an answer waits once it has ended."""
+    tap = tap_on(MESSAGES)
+    assert pieces == list(follow(pieces, tap))
+    return tap._exchange.round.unread is not None
 
 
 @pytest.mark.parametrize("address", [CHAT, MESSAGES, RESPONSES])

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextvars
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -246,8 +247,8 @@ class Exchange:
                 if streamed:
                     self.end(_read_stream(route, status, content_type, body))
                     return
-                if self._may_wait(body):
-                    round_.unread = body
+                if len(body) <= _UNREAD_MOST and self.may_wait() and route.dialect.may_wait(body):
+                    round_.unread = partial(_read_whole, route, body)
                     round_.finish(Ending(status=status, response_bytes=len(body)))
                     return
             response = route.dialect.response(body, status, route, headers)
@@ -255,23 +256,39 @@ class Exchange:
         except Exception:
             record_failure("read a response")
 
-    def _may_wait(self, body: bytes) -> bool:
+    def may_wait(self, *, failing: bool = False) -> bool:
         """Tell whether an answer with a status of success can be read later, off the caller's path.
 
-        It is one whose span does so anyway, that is no error, and that is small: it is kept until
-        then.
+        It is one whose span does so anyway: it is kept until then.
+
+        Args:
+            failing: whether it may turn out to have failed. Then nobody may ask for that before.
         """
-        round_, runtime = self.round, self.runtime
+        round_, runtime, span = self.round, self.runtime, self.round.span
         return (
-            len(body) <= _UNREAD_MOST
-            and type(round_.span) is LightSpan
+            type(span) is LightSpan
             and round_.agent is not None
             and round_.hops is None
             and round_.content is None
             and self.attempt == round_.attempts
             and not (runtime.observers or runtime.governor is not None)
-            and self.route.dialect.may_wait(body)
+            and not (failing and span.is_held)
         )
+
+    def end_unread(self, ending: Ending, read: Callable[[Ending], Ending]) -> bool:
+        """End the round, and let `read` tell later what came; False where too much waits already.
+
+        Args:
+            ending: what is known by now.
+            read: returns the whole of it. Called once, on any thread, off the caller's path.
+        """
+        round_ = self.round
+        round_.unread = read
+        if not self.runtime.put_off(round_):
+            round_.unread = None
+            return False
+        round_.finish(ending)
+        return True
 
     def streams(self, content_type: str) -> bool:
         """Tell whether a response with this content type is a stream of events.
@@ -319,6 +336,12 @@ class Unread(Exchange):
 
     def end(self, ending: Ending) -> None:
         """Take no note."""
+
+
+def _read_whole(route: Route, body: bytes, ending: Ending) -> Ending:
+    """Read an answer that has waited."""
+    response = route.dialect.response(body, ending.status or 0, route)
+    return msgspec.structs.replace(ending, response=response)
 
 
 def _read_stream(route: Route, status: int, content_type: str, body: bytes) -> Ending:

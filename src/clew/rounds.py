@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from msgspec import structs
 from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN, INVALID_SPAN_CONTEXT, SpanContext, SpanKind
 
@@ -91,6 +90,7 @@ class Round(Node):
         "ended_ns",
         "ending",
         "failed_as",
+        "failure",
         "from_cache",
         "grouped",
         "hops",
@@ -136,9 +136,11 @@ class Round(Node):
         """The cost, where it is still to come."""
         self.content: CapturedCall | None = None
         """What is captured of the call, where the capture level lets content through."""
-        self.unread: bytes | None = None
-        """The answer, where it was not read when it came."""
+        self.unread: Callable[[Ending], Ending] | None = None
+        """Reads the answer, where that has not been done: it adds to what is known."""
         self.ending: Ending
+        self.failure: str | None = None
+        """Its `error.type`, once it has failed; settled when it is counted."""
         self.ended_ns: int
         self.cost: Cost | None = None
         """None until the round was counted."""
@@ -266,7 +268,7 @@ class Round(Node):
             fine = ending.error is None and ending.outcome is None and response.error is None
             status = ending.status
             failure = None if fine and (status is None or status < 400) else failure_of(ending)
-            self.ending = ending
+            self.ending, self.failure = ending, failure
             end_ns = self.ended_ns = ending.end_ns or self.now_ns()
             attributes: dict[str, Any] = {}
             if failure is not None:
@@ -283,7 +285,7 @@ class Round(Node):
                 if span.is_recording():
                     self.describe(attributes)
             if runtime.metrics is not None:
-                runtime.metrics.round_ended(self, failure)
+                runtime.metrics.round_ended(self)
             self._end_with(attributes, failed=failure is not None, end_ns=end_ns)
             if self.content is not None:
                 self.content.ended(self, failure, end_ns)
@@ -312,6 +314,9 @@ class Round(Node):
             self._add_rare(attributes)
         describe.add_request(attributes, self.request)
         cost, response = self.count_up(), self.ending.response
+        if self.failure is not None and type(self.span) is LightSpan:
+            attributes[semconv.ERROR_TYPE] = self.failure  # it may be known by now only
+            self.span.fail()
         describe.add_response(attributes, self.ending)
         add_cost(attributes, cost)
         if response.tool_calls:
@@ -411,11 +416,12 @@ class Round(Node):
                 agent.segment.pending.append(late)
         self.cost = cost  # last: who finds it set takes all the rest for settled
 
-    def _read(self, body: bytes) -> None:
+    def _read(self, unread: Callable[[Ending], Ending]) -> None:
         """Read the answer that has waited."""
-        self.unread, ending, route = None, self.ending, self.route
-        response = route.dialect.response(body, ending.status or 0, route)
-        self.ending = structs.replace(ending, response=response)
+        self.unread = None
+        self.ending = ending = unread(self.ending)
+        if ending.outcome == "failed":
+            self.failure = failure_of(ending)
 
     def _price_later(self, runtime: Runtime, usage: Usage, complete: bool) -> Pending:
         response = self.ending.response

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from itertools import filterfalse, islice
 from typing import Any
 
+from msgspec import structs
+
 from clew._guard import guard, record_failure
 from clew.captured import Kept
 from clew.dialects._stream import EventReader
@@ -21,7 +23,15 @@ from clew.typing import StreamReader
 
 _KEPT_BODY = 64 * 1024 * 1024
 _TOGETHER = 64
-"""Pieces of a body that are put aside at the most, before they are read together."""
+"""Pieces of a body that are put aside before they are read together, or counted where they wait."""
+_TIMED = 16
+"""Pieces at the beginning whose times are kept, until output is seen among them."""
+_LOOKS_AT = frozenset((4, 8, _TIMED))
+"""After so many pieces it is looked for output among them."""
+_HELD_MOST = 128 * 1024
+"""Bytes of one body that may wait to be read."""
+_HELD_BY_OPEN = 4 * 1024 * 1024
+"""The same for all bodies that have not ended."""
 
 
 class StreamTap:
@@ -29,18 +39,27 @@ class StreamTap:
 
     A tap of a client library calls `take` for each piece, then one of `exhausted`, `failed` or
     `closed`, or `dropped` from a finaliser. None of them raises.
+
+    Where nobody needs before its span is looked at what a stream says, its pieces are only put
+    aside, and read on the export thread: between two events of an SDK's own work reading takes two
+    to three times as long as there.
     """
 
     __slots__ = (
         "_body",
+        "_content_type",
         "_decode",
         "_exchange",
         "_headers",
+        "_held",
         "_idle_since",
         "_idle_size",
         "_kept",
+        "_otherwise",
         "_read",
+        "_shows_output",
         "_status",
+        "_times",
         "begun",
         "done",
         "first_ns",
@@ -68,29 +87,47 @@ class StreamTap:
         """
         self._exchange = exchange
         self._status = status
+        self._content_type = content_type
         self._headers = headers
         self._decode = None if plain else decoder(headers.get("content-encoding"))
-        self.reader: StreamReader | None = None
-        self._kept: Kept | None = None
-        self._body: list[bytes] | None = None
-        if status < 400 and exchange.streams(content_type):
-            self.reader = exchange.route.dialect.stream(exchange.route, content_type)
-            if exchange.round.content is not None:
-                self._kept = exchange.round.content.follow(content_type)
-        else:
-            self._body = []
-            if status >= 400 and exchange.call is not None:
-                exchange.call.unread = True
-        self._read = 0
+        self._read = self._held = 0
         self.waiting: list[bytes] = []
         """Pieces that the caller has and that are still to be read."""
-        self.begun = self.reader is None
+        self._times: list[int] = []
+        """When the first pieces came, while these are still to be read."""
+        self.begun = False
         """Whether generated output has come, so that no piece's time matters any more."""
         self.first_ns = 0
         self.done = False
         self._idle_size = (-1, 0, 0)
         self._idle_since = 0.0
+        self._otherwise = ""
+        self._body: list[bytes] | None = None
+        self._kept: Kept | None = None
+        self.reader: StreamReader | None = None
+        self._shows_output: Callable[[bytes], object] | None = None
+        """Tells output from the first bytes, while reading may wait until somebody looks at the
+        round."""
+        if status < 400 and exchange.streams(content_type):
+            if self._decode is None and exchange.may_wait(failing=True):
+                dialect = exchange.route.dialect
+                self._shows_output = dialect.shows_output(exchange.route, content_type)
+            if self._shows_output is None:
+                self._begin_reading()
+        else:
+            self._body, self.begun = [], True
+            if status >= 400 and exchange.call is not None:
+                exchange.call.unread = True
         exchange.runtime.watch(self)
+
+    def _begin_reading(self) -> StreamReader:
+        self._shows_output = None
+        exchange = self._exchange
+        route, content = exchange.route, exchange.round.content
+        self.reader = reader = route.dialect.stream(route, self._content_type)
+        if content is not None:
+            self._kept = content.follow(self._content_type)
+        return reader
 
     @property
     def size(self) -> int:
@@ -99,14 +136,77 @@ class StreamTap:
 
     def take(self, piece: bytes) -> None:
         """Take the next piece of the body, as it came over the wire."""
+        waiting = self.waiting
         if self.begun:
-            self.waiting.append(piece)
-            if len(self.waiting) >= _TOGETHER:
-                self.catch_up()
-        else:
+            waiting.append(piece)
+            if not len(waiting) % _TOGETHER:
+                self.pause()
+        elif self._shows_output is None:
             self._feed([piece])
+            self._has_begun(time.perf_counter_ns())
+        else:
+            times = self._times
+            times.append(time.perf_counter_ns())
+            waiting.append(piece)
+            if len(times) in _LOOKS_AT:
+                self._look(self._shows_output)
 
-    def _feed(self, pieces: list[bytes]) -> None:
+    def _look(self, shows_output: Callable[[bytes], object]) -> None:
+        """Look for output in the first pieces; where it is late, read from now on as they come."""
+        try:
+            self.begun = shows_output(b"".join(self.waiting)) is not None
+            if not self.begun and len(self._times) >= _TIMED:
+                self.catch_up()
+        except Exception:
+            record_failure("look for output")
+
+    def _has_begun(self, when: int) -> bool:
+        """Tell whether output has come by now, and take note that it came with the last piece."""
+        if self.reader is None or not self.reader.started:
+            return False
+        self.begun, self.first_ns = True, when
+        return True
+
+    def pause(self) -> None:
+        """Read what was put aside, unless that may wait: called after each `_TOGETHER` pieces."""
+        try:
+            if self._shows_output is not None:
+                self._held += _TOGETHER * len(self.waiting[-1])  # or so
+                most = min(_HELD_MOST, _HELD_BY_OPEN // self._exchange.runtime.streaming())
+                if self._held <= most:
+                    return
+            self.catch_up()
+        except Exception:
+            record_failure("read a stream")
+
+    def catch_up(self, *, last: bool = False) -> None:
+        """Read the pieces that were put aside; `last` where no other follows."""
+        if self._shows_output is not None:
+            self._begin_reading()
+        waiting = self.waiting
+        pieces = waiting[:]  # at the end another thread may be here, too
+        del waiting[: len(pieces)]
+        times, self._times = self._times, []
+        if times:
+            pieces = self._feed_timed(pieces, times)
+        if pieces:
+            self._feed(pieces, last=last)
+
+    def _feed_timed(self, pieces: list[bytes], times: list[int]) -> list[bytes]:
+        """Read the first pieces up to the first output, and return the others."""
+        reader = self.reader
+        if reader is not None:
+            for position, when in enumerate(times):
+                piece = pieces[position]
+                self._read += len(piece)
+                reader.feed(piece)
+                if self._has_begun(when):
+                    return pieces[position + 1 :]
+            if self.begun:
+                self.first_ns = times[-1]  # what was seen was the beginning of an event
+        return pieces[len(times) :]
+
+    def _feed(self, pieces: list[bytes], *, last: bool = False) -> None:
         try:
             whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
             self._read += len(whole)
@@ -119,31 +219,23 @@ class StreamTap:
                 if self._body is not None and self._read <= _KEPT_BODY:
                     self._body.append(whole)
             elif len(pieces) > 1 and self._decode is None and isinstance(reader, EventReader):
-                reader.feed_all(whole, pieces, last=len(pieces) < _TOGETHER)
+                reader.feed_all(whole, pieces, last=last)
             else:
                 reader.feed(whole)
-                if not self.begun and reader.started:
-                    self.begun = True
-                    self.first_ns = time.perf_counter_ns()
         except Exception:
             record_failure("read a stream")
 
-    def catch_up(self) -> None:
-        """Read the pieces that were put aside."""
-        waiting = self.waiting
-        pieces = waiting[:]  # at the end another thread may be here, too
-        del waiting[: len(pieces)]
-        if pieces:
-            self._feed(pieces)
-
     def exhausted(self) -> None:
         """The body has ended by itself."""
-        if self.reader is None:
-            self._finish(None)
-        else:
-            facts = self._facts()
-            fine = facts.complete and facts.error is None
-            self._finish("complete" if fine else "failed", facts=facts)
+        try:
+            if self._body is not None:
+                self._finish(None)
+            elif not self._put_off("failed"):
+                facts = self._facts()
+                fine = facts.complete and facts.error is None
+                self._finish("complete" if fine else "failed", facts=facts)
+        except Exception:
+            record_failure("end a stream")
 
     def failed(self, error: BaseException) -> None:
         """Reading raised."""
@@ -157,15 +249,22 @@ class StreamTap:
 
     def closed(self) -> None:
         """The caller, or a finaliser of the caller's, has closed the body."""
-        if self.done:
+        try:
+            if not self.done:
+                self._closed(sys.exc_info()[1])
+        except Exception:
+            record_failure("end a stream")
+
+    def _closed(self, passing: BaseException | None) -> None:
+        """End the round; `passing` is the exception that is on its way to the caller."""
+        if passing is None and self._put_off("closed"):
             return
-        if self.reader is not None:
+        if self._body is None:
             facts = self._facts()
             if facts.complete or facts.error is not None:
                 # After an event that tells of an error the SDK raises, and so closes the body.
                 self._finish("complete" if facts.error is None else "failed", facts=facts)
                 return
-        passing = sys.exc_info()[1]
         if isinstance(passing, GeneratorExit):
             self._finish("abandoned")
         elif passing is not None and is_cancellation(passing):
@@ -180,7 +279,7 @@ class StreamTap:
             self._exchange.runtime.worker.call_soon(lambda: self._collected(when))
 
     def _collected(self, end_ns: int) -> None:
-        facts = self._facts() if self.reader is not None else NO_RESPONSE
+        facts = self._facts() if self._body is None else NO_RESPONSE
         if facts.error is not None:
             # Not every SDK closes the body when it raises for an event that tells of an error.
             self._finish("failed", end_ns=end_ns)
@@ -203,7 +302,7 @@ class StreamTap:
 
     def _facts(self) -> ResponseFacts:
         try:
-            self.catch_up()
+            self.catch_up(last=True)
             if self.reader is not None:
                 return self.reader.result()
             route = self._exchange.route
@@ -212,6 +311,45 @@ class StreamTap:
         except Exception:
             record_failure("read a response")
             return NO_RESPONSE
+
+    def _told(self, ending: Ending, facts: ResponseFacts) -> Ending:
+        """Return an ending with what was read."""
+        reader, first = self.reader, None
+        if self.first_ns and reader is not None and reader.started:
+            first = (self.first_ns - self._exchange.started) / 1e9
+        return structs.replace(
+            ending,
+            response=facts,
+            chunks=None if reader is None else reader.chunks,
+            response_bytes=self.size,
+            first_chunk_s=first,
+        )
+
+    def _put_off(self, otherwise: str) -> bool:
+        """End the round and leave the reading to who looks at it; tell whether that could be.
+
+        Args:
+            otherwise: the outcome of a stream that has neither come to its end nor failed.
+        """
+        exchange = self._exchange
+        if self.done or self._shows_output is None or not exchange.may_wait(failing=True):
+            return False
+        rest = self.waiting[-(len(self.waiting) % _TOGETHER) :]
+        if self._held + sum(map(len, rest)) <= _HELD_MOST:
+            self._otherwise = otherwise
+            ending = Ending(status=self._status, outcome="complete")
+            self.done = exchange.end_unread(ending, self._read_late)
+            if self.done:
+                exchange.runtime.unwatch(self)
+        return self.done
+
+    def _read_late(self, ending: Ending) -> Ending:
+        """Read what has waited, and tell how it ended."""
+        facts = self._facts()
+        outcome = "complete" if facts.complete else self._otherwise
+        if facts.error is not None:
+            outcome = "failed"
+        return self._told(structs.replace(ending, outcome=outcome), facts)
 
     def _finish(
         self,
@@ -225,19 +363,9 @@ class StreamTap:
         self.done = True
         exchange = self._exchange
         with guard("finish a stream"):
-            self.catch_up()
             exchange.runtime.unwatch(self)
-            first = (self.first_ns - exchange.started) / 1e9 if self.first_ns else None
-            ending = Ending(
-                response=self._facts() if facts is None else facts,
-                status=self._status,
-                error=error,
-                outcome=outcome,
-                chunks=self.reader.chunks if self.reader is not None else None,
-                response_bytes=self.size,
-                first_chunk_s=first,
-                end_ns=end_ns,
-            )
+            ending = Ending(status=self._status, error=error, outcome=outcome, end_ns=end_ns)
+            ending = self._told(ending, self._facts() if facts is None else facts)
             content = exchange.round.content
             if content is not None and self._body is not None and self._status < 400:
                 content.took(b"".join(self._body))
@@ -248,8 +376,8 @@ class StreamTap:
 def follow(body: Iterable[bytes], tap: StreamTap) -> Iterator[bytes]:
     """Give the pieces of a body, and tell a tap of them and of the end.
 
-    Once the answer has begun, pieces are only put aside and read by the dozen: this runs in the
-    caller's thread for each event of a stream, between two events of much work for the SDK.
+    Once the answer has begun, pieces are only put aside: this runs in the caller's thread for each
+    event of a stream, between two events of much work for the SDK.
     `afollow` is its twin.
     """
     put_aside = tap.waiting.append  # says nothing, which lets `filterfalse` give the piece
@@ -264,7 +392,7 @@ def follow(body: Iterable[bytes], tap: StreamTap) -> Iterator[bytes]:
             put_aside(piece)
             yield piece
             yield from filterfalse(put_aside, islice(pieces, _TOGETHER - 1))
-            tap.catch_up()
+            tap.pause()
     except GeneratorExit:
         raise  # the caller stopped reading; closing or dropping the body says which way
     except BaseException as error:
@@ -287,8 +415,8 @@ async def afollow(body: AsyncIterable[bytes], tap: StreamTap) -> AsyncIterator[b
                 break
         async for piece in pieces:
             put_aside(piece)  # as `take` does it
-            if len(waiting) >= _TOGETHER:
-                tap.catch_up()
+            if not len(waiting) % _TOGETHER:
+                tap.pause()
             yield piece
     except GeneratorExit:
         raise

@@ -71,6 +71,13 @@ class Dialect(Protocol):
         """Tell whether an answer with a status of success surely is none that has failed."""
         ...
 
+    def shows_output(self, route: Route, content_type: str) -> Callable[[bytes], object] | None:
+        """Return what finds output in the first bytes of a streamed answer, without reading them.
+
+        None where that cannot be told. Where it finds any, `started` is true once they are read.
+        """
+        ...
+
     def stream(self, route: Route, content_type: str) -> StreamReader:
         """Return a reader for a streamed answer of this dialect."""
         ...

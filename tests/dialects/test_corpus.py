@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 from collections import Counter
 from typing import Any
 
 import pytest
-from corpus import actual_facts, is_streamed, recorded, route_of, streamed, wire_bytes
+from corpus import actual_facts, headers_of, is_streamed, recorded, route_of, streamed, wire_bytes
 from corpus_folder import CORPUS
 from corpus_rules import expected_facts
 from wire_reading import random_pieces
@@ -151,3 +152,22 @@ def tool_results(value: Any) -> list[str]:
     if "functionResponse" in value and value["functionResponse"].get("id"):
         return [value["functionResponse"]["id"]]
     return [found for entry in value.values() for found in tool_results(entry)]
+
+
+def test_output_that_is_seen_in_the_first_bytes_is_there() -> None:
+    """Where the bytes show output before they are read, reading finds it; and it mostly is seen."""
+    seen: list[bool] = []
+    for exchange in filter(is_streamed, EXCHANGES):
+        route, kind = route_of(exchange), headers_of(exchange).get("content-type", "")
+        shows = route.dialect.shows_output(route, kind)
+        if shows is None:
+            continue
+        end = rb"(?:\r?\n){2}" if kind.startswith("text/event-stream") else rb"\r?\n"
+        events = re.findall(rb".+?" + end + rb"|.+", wire_bytes(exchange), re.DOTALL)
+        for number in (4, 8, 16, len(events)):
+            begun = shows(b"".join(events[:number])) is not None
+            started = streamed(route, exchange, events[:number])[2]
+            assert started or not begun, (exchange.name, number)
+            seen.append(begun == started)
+    assert len(seen) > 400
+    assert sum(seen) > 0.94 * len(seen)

@@ -71,7 +71,8 @@ async def main():
     clew.configure("service")
     with clew.run("desk"), clew.tool("wait"):
         print("ready", flush=True)
-        await asyncio.sleep(60)
+        for _ in range(1200):  # a signal just before a long sleep is seen after it
+            await asyncio.sleep(0.05)
 asyncio.run(main())
 """
 PATHS = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages", "ollama": "/api/chat"}

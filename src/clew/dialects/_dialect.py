@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from clew._guard import record_failure
 from clew.dialects._errors import error_body
+from clew.dialects._stream import EventReader
 from clew.dialects._whole import WholeBodyReader, is_json
 from clew.facts import NO_RESPONSE, RequestFacts, ResponseFacts
 from clew.typing import Route, StreamReader
@@ -32,6 +33,7 @@ class Answer(Struct, frozen=True, gc=False):
         return value
 
 
+_TYPES_KEPT: Final = 16
 _ERROR: Final = b'"error"'
 _NO_ERROR: Final = (b'"error":null', b'"error": null')
 
@@ -55,6 +57,7 @@ class WireDialect:
         "_reader",
         "_request",
         "_response",
+        "_shown",
         "conversation",
         "name",
     )
@@ -77,6 +80,7 @@ class WireDialect:
         self._reader = reader
         self._json_reader = json_reader
         self._names_errors = names_errors
+        self._shown: dict[str, Callable[[bytes], object] | None] = {}
 
     def request(self, body: bytes, route: Route) -> RequestFacts:
         """Read a request body. Any bytes give facts, never an exception."""
@@ -114,6 +118,20 @@ class WireDialect:
         if self._json_reader is not None:
             return self._json_reader(route)
         return WholeBodyReader(self, route, self._reader)
+
+    def shows_output(self, route: Route, content_type: str) -> Callable[[bytes], object] | None:
+        """Return what finds output in the first bytes of a streamed answer, without reading them.
+
+        None where that cannot be told. Where it finds any, `started` is true once they are read.
+        """
+        try:
+            return self._shown[content_type]
+        except KeyError:
+            reader = self.stream(route, content_type)
+            found = reader.shows_output() if isinstance(reader, EventReader) else None
+            if len(self._shown) < _TYPES_KEPT:
+                self._shown[content_type] = found
+            return found
 
     def __repr__(self) -> str:
         return f"<dialect {self.name}>"

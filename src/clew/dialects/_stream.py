@@ -6,7 +6,9 @@ one is parsed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import re
+from collections.abc import Callable, Sequence
 from operator import itemgetter, methodcaller
 from typing import Final
 
@@ -29,6 +31,9 @@ _MAX_MISSES: Final = 16
 """Small lots in a row that were not one quiet event a piece, before that is looked for no more."""
 
 _WHOLE: Final = msgspec.json.Decoder(msgspec.Raw)
+
+_NO_OUTPUT: Final = frozenset((b"obfuscation", b"p", b"signature", b"event_id"))
+"""Keys of texts that are no output: padding, and what providers add for themselves."""
 
 TELLS: Final = 0
 """`apply` answers: the event said something; the next one like it must be parsed too."""
@@ -89,13 +94,21 @@ class EventReader:
         """
         try:
             if last and len(pieces) > 2 * _FEW:
-                self._take_parts(pieces, len(pieces) - _FEW)
+                ending = pieces[-_FEW:]
+                self.feed_all(whole[: -sum(map(len, ending))], pieces[:-_FEW])
+                for piece in ending:
+                    self.feed(piece)
                 return
             if self._take_quiet(whole, pieces):
                 return
         except Exception:
             record_failure("read a stream")
         self.feed(whole)
+
+    @classmethod
+    def shows_output(cls) -> Callable[[bytes], object] | None:
+        """Return what finds output in the first bytes of a body, without reading them."""
+        return None if cls.holes is None else _shown(cls.holes.texts)
 
     def result(self) -> ResponseFacts:
         """Return what has been learnt so far; callable at any time, more than once."""
@@ -295,6 +308,13 @@ class EventReader:
             self.chunks += 1
             self.apply(payload)
             self._pending_applied = True
+
+
+@functools.lru_cache(maxsize=64)
+def _shown(keys: frozenset[bytes]) -> Callable[[bytes], object]:
+    """Return what finds a text that is not empty."""
+    either = b"|".join(re.escape(key) for key in sorted(keys - _NO_OUTPUT))
+    return re.compile(rb'"(?:' + either + rb')"\s*+:\s*+"(?!")').search
 
 
 def _alike(head: bytes, pieces: Sequence[bytes]) -> int:

@@ -147,6 +147,15 @@ class LightSpan(ReadableSpan, trace.Span):
         """
         return self._made or self._parent or self._context
 
+    @property
+    def is_held(self) -> bool:
+        """Whether its run is sampled out, and kept only if something in it asks for that."""
+        return self._maker.keeper is not None
+
+    def fail(self) -> None:
+        """Say that what it stands for has failed, where that is known after its end only."""
+        self._status = _ERROR
+
     def let_go(self) -> None:
         """Take note that nobody will look at it: nothing is to wait for that."""
         if self.describer is not None:

@@ -85,6 +85,8 @@ class ModelCall(Protocol):
     ended_ns: int
     ending: Any
     """Its `clew.endings.Ending`; what the answer says is read by `count_up`."""
+    failure: str | None
+    """Its `error.type`, where it has failed; the same holds for it."""
 
     def count_up(self) -> Cost:
         """Read what it says, if that was not done; return what it cost, if that is known."""
@@ -156,15 +158,12 @@ class Measures:
             }
             self._add(1, self._of(values).series(instruments.RUNS_ENDED))
 
-    def round_ended(
-        self,
-        call: ModelCall,
-        failure: str | None,
-    ) -> None:
-        """Measure a model call that has ended; `failure` is its `error.type`."""
+    def round_ended(self, call: ModelCall) -> None:
+        """Measure a model call that has ended."""
         words, route = self.words, call.route
         operation = call.request.operation or route.operation
-        cost, ending = call.count_up(), call.ending
+        cost = call.count_up()
+        ending, failure = call.ending, call.failure
         response, first_chunk_s = ending.response, ending.first_chunk_s
         values = words.agent(call.agent)
         values[semconv.OPERATION] = words.operation(operation)

@@ -114,9 +114,9 @@ class Metrics:
         """A segment of a run has ended; the run has, unless it waits (then without a reason)."""
         self._put((Measures.run_ended, agent, status, reason))
 
-    def round_ended(self, call: Any, failure: str | None) -> None:
-        """A round or call (`clew.rounds.Round`) has ended, with this `error.type`."""
-        self._put((Measures.round_ended, call, failure))
+    def round_ended(self, call: Any) -> None:
+        """A round or call (`clew.rounds.Round`) has ended."""
+        self._put((Measures.round_ended, call))
 
     def tool_ended(self, agent: Any, tool: str, outcome: str, spent_ns: int) -> None:
         """A tool call has ended; `tool` is a name given in code, or `_OTHER`."""

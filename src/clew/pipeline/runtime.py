@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -18,6 +20,7 @@ from clew.digests import LazyDigests
 from clew.pipeline.asked import AskedCalls
 from clew.pipeline.enrich import Folds
 from clew.pipeline.late import LateCosts
+from clew.pipeline.pausing import pausing
 from clew.pipeline.stamp import Segments
 from clew.pipeline.worker import Worker
 from clew.pricing import Prices
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
     from clew.pipeline.metrics import Metrics
 
 _LOOSE_CALLS = 1024
+_UNREAD_MOST = 24
+"""Finished streams that may wait to be read."""
 
 Observer = Callable[[Any], None]
 
@@ -41,6 +46,17 @@ class Unsettled(Protocol):
 
     def settle(self) -> None:
         """End it, unless it has been entered."""
+        ...
+
+
+class Unread(Protocol):
+    """A model call whose answer may wait to be read."""
+
+    unread: Any
+    """What reads it; None once that was done."""
+
+    def count_up(self) -> object:
+        """Read it."""
         ...
 
 
@@ -184,6 +200,7 @@ class Runtime:
         """Switches the recorder on and off."""
         self._streams: dict[int, Watched] = {}
         self._watching = False
+        self._unread: deque[Unread] = deque()
         self.beating = False
         """Whether somebody looks for runs whose heartbeat is due."""
         self.unsettled: list[tuple[int, Unsettled]] = []
@@ -226,6 +243,27 @@ class Runtime:
     def unwatch(self, stream: Watched) -> None:
         """Stop looking after a stream."""
         self._streams.pop(id(stream), None)
+
+    def streaming(self) -> int:
+        """Return how many streams are being read, at least one."""
+        return len(self._streams) or 1
+
+    def put_off(self, call: Unread) -> bool:
+        """Let the answer of a finished call wait to be read; False where too many do."""
+        waiting = self._unread
+        with contextlib.suppress(IndexError):  # another thread may take the last one
+            while waiting[0].unread is None:
+                waiting.popleft()
+        if len(waiting) >= _UNREAD_MOST:
+            return False
+        waiting.append(call)
+        if len(waiting) == _UNREAD_MOST // 2:
+            self.worker.call_soon(self._read_unread)
+        return True
+
+    def _read_unread(self) -> None:
+        for call in pausing(list(self._unread)):
+            call.count_up()
 
     def hold_streams(self) -> None:
         """End the rounds of all streams that are half-read (at shutdown)."""

@@ -40,13 +40,17 @@ class SyncBody(_Proxy):
 
     def close(self) -> None:
         """Close the stream."""
-        with guard("end a stream"):
+        try:
             self._self_tap.closed()
+        except Exception:
+            record_failure("end a stream")
         self.__wrapped__.close()
 
     def __del__(self) -> None:
-        with guard("drop a stream"):
+        try:
             self._self_tap.dropped()
+        except Exception:
+            record_failure("drop a stream")
 
 
 class AsyncBody(_Proxy):
@@ -63,13 +67,17 @@ class AsyncBody(_Proxy):
 
     async def aclose(self) -> None:
         """Close the stream."""
-        with guard("end a stream"):
+        try:
             self._self_tap.closed()
+        except Exception:
+            record_failure("end a stream")
         await self.__wrapped__.aclose()
 
     def __del__(self) -> None:
-        with guard("drop a stream"):
+        try:
             self._self_tap.dropped()
+        except Exception:
+            record_failure("drop a stream")
 
 
 def _begin(
