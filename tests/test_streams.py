@@ -16,6 +16,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 import clew
 from clew import _guard, exchange, semconv, streams
 from clew.audit.verify import verify
+from clew.endings import Ending
 from clew.pipeline import runtime as runtimes
 from clew.sources.otlp_json import record_of
 from clew.store import otlp_protobuf
@@ -209,6 +210,19 @@ def test_little_waits(exported):
         waited = [ended_at_once(few) for _ in range(40)]
         del worker.call_soon
     assert waited == [True] * 24 + [False] * 16
+
+
+def test_a_round_that_has_ended_before_its_stream_waits_for_nobody(exported):
+    """As one does that a signal has ended: what comes after that is read at once."""
+    with clew.run("desk"):
+        tap = tap_on(CHAT)
+        round_ = tap._exchange.round
+        tap.take(chat("a"))
+        round_.finish(Ending(status=200, outcome="closed"))
+        tap.exhausted()
+        assert (tap.done, tap.waiting, round_.unread) == (True, [], None)
+        assert round_.ending.outcome == "closed"
+        assert ended_at_once([chat("one")])
 
 
 def ended_at_once(pieces) -> bool:

@@ -283,6 +283,8 @@ class Exchange:
             read: returns the whole of it. Called once, on any thread, off the caller's path.
         """
         round_ = self.round
+        if not round_.is_open(self.runtime):
+            return False
         round_.unread = read
         if not self.runtime.put_off(round_):
             round_.unread = None

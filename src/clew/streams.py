@@ -120,14 +120,14 @@ class StreamTap:
                 exchange.call.unread = True
         exchange.runtime.watch(self)
 
-    def _begin_reading(self) -> StreamReader:
+    def _begin_reading(self) -> None:
+        """Read from now on; what has come is read next."""
         self._shows_output = None
         exchange = self._exchange
         route, content = exchange.route, exchange.round.content
-        self.reader = reader = route.dialect.stream(route, self._content_type)
+        self.reader = route.dialect.stream(route, self._content_type)
         if content is not None:
             self._kept = content.follow(self._content_type)
-        return reader
 
     @property
     def size(self) -> int:

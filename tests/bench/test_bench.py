@@ -219,9 +219,9 @@ def test_the_page_is_written_the_same_however_often(bench):
     """What was between the marks is replaced, all else stays; a mark that is missing is told."""
     table = bench("table")
     rows = {
-        "Clew|openai|otlp|off": row(0.8),
-        "Logfire|openai|otlp|off": row(2.0),
-        "MLflow|openai|otlp|off": {"error": "no such package"},
+        "Clew|anthropic|otlp|off": row(0.8),
+        "Logfire|anthropic|otlp|off": row(2.0),
+        "MLflow|anthropic|otlp|off": {"error": "no such package"},
         "versions|Clew": {"clew": "1.0"},
     }
     (begin, end), (figures, end_figures) = table.AIMS_MARKS, table.FIGURES_MARKS
@@ -261,11 +261,11 @@ def test_an_aim_is_met_missed_or_within_noise(bench):
 def test_aims_are_judged_from_the_rows_of_their_subject(bench):
     """Each aim has a cell for each client and exporter; microseconds a chunk are what is added."""
     table = bench("table")
-    lines = table.aims({"Clew|openai|otlp|off": row(0.8)}).splitlines()
+    lines = table.aims({"Clew|anthropic|otlp|off": row(0.8)}).splitlines()
     missing = "not measured | not measured"
-    assert lines[2] == (f"| small chat | 1.3 | {missing} | 0.7 | 0.80 **missed** | not measured |")
+    assert lines[2] == (f"| small chat | 1.3 | {missing} | 0.7 | not measured | 0.80 **missed** |")
     assert lines[6] == (
-        f"| stream, us a chunk | 0.6 | {missing} | 0.6 | 0.60 met, within noise | not measured |"
+        f"| stream, us a chunk | 0.6 | {missing} | 0.6 | not measured | 0.60 met, within noise |"
     )
     assert lines[8] == (
         f"| small chat, sampled out, keep rules | 0.6 | {missing} | 0.6 | {missing} |"
@@ -275,15 +275,31 @@ def test_aims_are_judged_from_the_rows_of_their_subject(bench):
 def test_where_a_peer_costs_less_is_said(bench):
     """Every place where a peer was measured counts; the least of the peers is named."""
     table = bench("table")
-    ahead = {"Clew|openai|otlp|off": row(0.8), "Logfire|openai|otlp|off": row(2.0)}
+    ahead = {"Clew|anthropic|otlp|off": row(0.8), "Logfire|anthropic|otlp|off": row(2.0)}
     assert table.beside(ahead) == (
         "Clew costs less than every peer in 5 of 5 places (client, exporter, content, load).\n"
     )
-    behind = {**ahead, "OpenLIT|openai|otlp|off": {**row(0.9), "stream": row(0.5)["stream"]}}
+    behind = {**ahead, "OpenLIT|anthropic|otlp|off": {**row(0.9), "stream": row(0.5)["stream"]}}
     head, *_, last = table.beside(behind).splitlines()
     assert head.startswith("Clew costs less than every peer in 4 of 5 places (")
     said = "stream | 0.80 (0.70 to 0.90) | OpenLIT 0.50 (0.40 to 0.60) | no |"
-    assert last == f"| OpenAI, OTLP, content off | {said}"
+    assert last == f"| Anthropic, OTLP, content off | {said}"
+
+
+def test_a_floor_that_one_row_does_not_tell_is_that_of_all(bench):
+    """Its part on the calling thread; the export is the row's own, and so is all of other places."""
+    table = bench("table")
+    rows = {
+        "Clew|openai|otlp|off": row(-9.0, **{"floor us": -30.0, "export us": 100.0}),
+        "Clew|openai|no-op|off": row(5.0, **{"floor us": 40.0}),
+        "Logfire|openai|no-op|on": row(5.0, **{"floor us": 90.0}),
+        "Clew|anthropic|no-op|off": row(5.0, **{"floor us": 1.0}),
+        "MLflow|openai|no-op|off": {"error": "no such package"},
+    }
+    of_all = table.figure(rows, "Clew|openai|otlp|off", "stream")
+    assert of_all == table.Figure(220 / 110, 200 / 110, 240 / 110)
+    assert table.figure(rows, "Clew|openai|otlp|off", "small chat").value == -9.0
+    assert "| 40 + 70 | -30 + 70 |" in "".join(table._unit(rows, "openai", "otlp", "off"))
 
 
 def test_shapes_and_unit_are_those_of_the_counted_workloads(bench):

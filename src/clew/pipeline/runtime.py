@@ -54,6 +54,8 @@ class Unread(Protocol):
 
     unread: Any
     """What reads it; None once that was done."""
+    cost: Any
+    """None until it was counted, which reads it first."""
 
     def count_up(self) -> object:
         """Read it."""
@@ -252,7 +254,7 @@ class Runtime:
         """Let the answer of a finished call wait to be read; False where too many do."""
         waiting = self._unread
         with contextlib.suppress(IndexError):  # another thread may take the last one
-            while waiting[0].unread is None:
+            while waiting[0].unread is None or waiting[0].cost is not None:
                 waiting.popleft()
         if len(waiting) >= _UNREAD_MOST:
             return False
