@@ -101,3 +101,41 @@ def test_a_long_text_is_one_event(name: str) -> None:
     found = list(events_of(SSE, joined(body, reader.growing)))
     assert len(found) <= 6
     assert reader.events(events) == reader.events(found)
+
+
+def response(kind: str, text: str) -> dict[str, Any]:
+    told = {"output_index": 0, "content_index": 0, "delta": text, "sequence_number": len(text)}
+    output = [{"type": "message", "content": [{"type": "output_text", "text": text}]}]
+    return {
+        "text": {"type": "response.output_text.delta", **told},
+        "thinking": {"type": "response.reasoning_text.delta", **told},
+        "completed": {"type": "response.completed", "response": {"output": output}},
+        "empty": {"type": "response.completed", "response": {"output": []}},
+        "failed": {"type": "response.failed", "response": {"error": {"message": text}}},
+    }[kind]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(("text", "text", "thinking", "completed", "empty", "failed")), TEXTS
+        ),
+        max_size=8,
+    ),
+    st.integers(0, 40),
+)
+def test_a_closing_event_says_what_all_of_them_do(said: list[tuple[str, str]], cut: int) -> None:
+    """Given first it changes nothing; and where it says all, no other is decoded."""
+    events = [response(kind, text) for kind, text in said]
+    *before, last = events or [{}]
+    if any(event["type"] == "response.completed" for event in before):
+        return  # nothing comes after it
+    body = written("anthropic_messages", events)
+    body = body[: len(body) - cut]
+    reader = READERS["openai_responses"]
+    expected = reader.events(events_of(SSE, body))
+    assert expected == reader.events(events_of(SSE, body, closing=reader.closing))
+    if cut <= 2 and said and said[-1][0] == "completed":
+        first = next(events_of(SSE, body, closing=reader.closing))
+        assert (first, expected) == (last, reader.events([last]))

@@ -97,7 +97,7 @@ def of_stream(dialect: str, content_type: str, body: bytes) -> list[dict[str, An
     if reader is None:
         return None
     some = _EVENT_DECODERS.get(dialect)
-    events = framing.events_of(content_type, body, some, reader.growing)
+    events = framing.events_of(content_type, body, some, reader.growing, reader.closing)
     return reader.events(events) or None
 
 

@@ -27,6 +27,7 @@ def events_of(
     body: bytes,
     some: msgspec.json.Decoder[Any] | None = None,
     growing: frozenset[bytes] = frozenset(),
+    closing: bytes = b"",
 ) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects of a stream: server-sent events, JSON lines, Amazon's frames.
 
@@ -38,6 +39,8 @@ def events_of(
         body: the stream.
         some: decodes the members that are wanted (`decoder`), where not all are: a hint only.
         growing: members whose texts are put together: events that go on with one may come as one.
+        closing: the type of an event that, as the last one, is given first, too: where it says all,
+            the others need not be decoded.
     """
     if "amazon.eventstream" in content_type:
         yield from _frames(body)
@@ -51,6 +54,11 @@ def events_of(
         return
     decode = loads if some is None else some.decode
     ends = b"\r" in body
+    if closing and not ends:
+        whole = body.rstrip(b"\n").removesuffix(b"data: [DONE]").rstrip(b"\n")
+        last = whole.rpartition(b"\n\n")[2]
+        if closing in last:
+            yield from _loaded(_data(last, ends=False))
     if growing and not ends:
         body = joined(body, growing)
     for event in _BLANK.split(body) if ends else body.split(b"\n\n"):

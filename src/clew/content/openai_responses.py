@@ -118,4 +118,4 @@ def _events(events: Iterable[dict[str, Any]]) -> list[Message]:
     return [pieces.message()] if pieces.parts else []
 
 
-RESPONSES = Reader(by_fields(*_FIELDS), _response, _events, _FIELDS)
+RESPONSES = Reader(by_fields(*_FIELDS), _response, _events, _FIELDS, closing=b"response.completed")

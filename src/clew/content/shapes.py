@@ -53,6 +53,8 @@ class Reader(NamedTuple):
     """The members of events that `events` looks at, where those are few of them."""
     growing: frozenset[bytes] = frozenset()
     """Members, at any depth, whose texts `events` puts together from event to event."""
+    closing: bytes = b""
+    """The type of an event that, as the last one, may say again all that those before it did."""
 
 
 def nothing(_: Any) -> list[Any]:
