@@ -128,8 +128,8 @@ async def test_an_answer_that_is_an_error_is_read_at_once(
 
 
 async def test_a_large_answer_is_not_kept(program: Program) -> None:
-    """Answers of more than two kilobytes are read as they come."""
-    program.provider.add(Reply(text="x" * 4096, usage=Usage(input_tokens=10, output_tokens=2)))
+    """Answers of more than 128 KiB are read as they come."""
+    program.provider.add(Reply(text="x" * 140_000, usage=Usage(input_tokens=10, output_tokens=2)))
     with clew.run("triage") as run:
         await program.say()
         assert run.agent is not None

@@ -225,6 +225,35 @@ def test_a_round_that_has_ended_before_its_stream_waits_for_nobody(exported):
         assert ended_at_once([chat("one")])
 
 
+@pytest.mark.parametrize(
+    ("body", "waits"),
+    [
+        (b'{"id": "c", "usage": {"prompt_tokens": 9}, "choices": []}', True),
+        (b'{"id": "c", "usage": {"prompt_tokens": 9}, "x": "' + b"a" * 8000 + b'"}', True),
+        (b'{"id": "c", "usage": {"prompt_tokens": 9}, "x": "' + b"a" * 140_000 + b'"}', False),
+        (b'{"id": "c", "error": {"type": "overloaded"}, "x": "' + b"a" * 8000 + b'"}', False),
+    ],
+)
+def test_a_whole_answer_waits_likewise(exported, body, waits):
+    """Unless it is very long or tells of an error; what it says is what reading at once says."""
+
+    def answered():
+        runtime = runtimes.get()
+        target = exchange.target_of(runtime, "POST", "https", CHAT[0], None, CHAT[1])
+        begun = exchange.begin(runtime, object(), target, None, first=True)
+        begun.responded(200, "application/json", body, {})
+        waited = begun.round.unread is not None
+        begun.round.count_up()
+        return waited, begun.round.ending, begun.round.failure
+
+    at_once, *expected = answered()
+    with clew.run("desk"):
+        later, *told = answered()
+    assert (at_once, later) == (False, waits)
+    assert told == expected
+    assert told[0].response_bytes == len(body)
+
+
 def ended_at_once(pieces) -> bool:
     """Tell whether an answer waits once it has ended."""
     tap = tap_on(MESSAGES)

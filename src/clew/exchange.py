@@ -39,8 +39,10 @@ _STREAM_TYPES = frozenset(
 )
 _WHOLE_TYPES = frozenset({"", "application/json", "text/html", "application/problem+json"})
 _TARGETS_KEPT = 4096
-_UNREAD_MOST = 2048
-"""Bytes of an answer that may be kept until somebody reads it: as much as what is read takes."""
+_SMALL = 2048
+"""Bytes of an answer that is kept until somebody reads it: as much as what is read takes."""
+_UNREAD_MOST = 128 * 1024
+"""The same where few such answers wait."""
 
 _EXCHANGE = otel_context.create_key("clew-exchange")
 _COVER = otel_context.create_key("clew-covering-round")
@@ -248,9 +250,14 @@ class Exchange:
                     self.end(_read_stream(route, status, content_type, body))
                     return
                 if len(body) <= _UNREAD_MOST and self.may_wait() and route.dialect.may_wait(body):
-                    round_.unread = partial(_read_whole, route, body)
-                    round_.finish(Ending(status=status, response_bytes=len(body)))
-                    return
+                    ending = Ending(status=status, response_bytes=len(body))
+                    read = partial(_read_whole, route, body)
+                    if len(body) <= _SMALL:
+                        round_.unread = read
+                        round_.finish(ending)
+                        return
+                    if self.end_unread(ending, read):
+                        return
             response = route.dialect.response(body, status, route, headers)
             self.end(Ending(response=response, status=status, response_bytes=len(body)))
         except Exception:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _LOOSE_CALLS = 1024
 _UNREAD_MOST = 24
-"""Finished streams that may wait to be read."""
+"""Answers that may wait to be read, beside small ones."""
 
 Observer = Callable[[Any], None]
 
