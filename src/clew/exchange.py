@@ -41,8 +41,8 @@ _WHOLE_TYPES = frozenset({"", "application/json", "text/html", "application/prob
 _TARGETS_KEPT = 4096
 _SMALL = 2048
 """Bytes of an answer that is kept until somebody reads it: as much as what is read takes."""
-_UNREAD_MOST = 128 * 1024
-"""The same where few such answers wait."""
+LARGEST_UNREAD = 128 * 1024
+"""The same where few such answers wait, whole ones and streams."""
 
 _EXCHANGE = otel_context.create_key("clew-exchange")
 _COVER = otel_context.create_key("clew-covering-round")
@@ -249,7 +249,7 @@ class Exchange:
                 if streamed:
                     self.end(_read_stream(route, status, content_type, body))
                     return
-                if len(body) <= _UNREAD_MOST and self.may_wait() and route.dialect.may_wait(body):
+                if len(body) <= LARGEST_UNREAD and self.may_wait() and route.dialect.may_wait(body):
                     ending = Ending(status=status, response_bytes=len(body))
                     read = partial(_read_whole, route, body)
                     if len(body) <= _SMALL:

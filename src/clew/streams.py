@@ -16,7 +16,7 @@ from clew._guard import guard, record_failure
 from clew.captured import Kept
 from clew.dialects._stream import EventReader
 from clew.endings import Ending
-from clew.exchange import Exchange
+from clew.exchange import LARGEST_UNREAD, Exchange
 from clew.facts import NO_RESPONSE, ResponseFacts
 from clew.spans import is_cancellation
 from clew.typing import StreamReader
@@ -28,10 +28,8 @@ _TIMED = 16
 """Pieces at the beginning whose times are kept, until output is seen among them."""
 _LOOKS_AT = frozenset((4, 8, _TIMED))
 """After so many pieces it is looked for output among them."""
-_HELD_MOST = 128 * 1024
-"""Bytes of one body that may wait to be read."""
 _HELD_BY_OPEN = 4 * 1024 * 1024
-"""The same for all bodies that have not ended."""
+"""Bytes of all bodies that have not ended that may wait to be read."""
 
 
 class StreamTap:
@@ -172,7 +170,7 @@ class StreamTap:
         try:
             if self._shows_output is not None:
                 self._held += _TOGETHER * len(self.waiting[-1])  # or so
-                most = min(_HELD_MOST, _HELD_BY_OPEN // self._exchange.runtime.streaming())
+                most = min(LARGEST_UNREAD, _HELD_BY_OPEN // self._exchange.runtime.streaming())
                 if self._held <= most:
                     return
             self.catch_up()
@@ -335,7 +333,7 @@ class StreamTap:
         if self.done or self._shows_output is None or not exchange.may_wait(failing=True):
             return False
         rest = self.waiting[-(len(self.waiting) % _TOGETHER) :]
-        if self._held + sum(map(len, rest)) <= _HELD_MOST:
+        if self._held + sum(map(len, rest)) <= LARGEST_UNREAD:
             self._otherwise = otherwise
             ending = Ending(status=self._status, outcome="complete")
             self.done = exchange.end_unread(ending, self._read_late)
