@@ -1,12 +1,11 @@
 """One HTTP exchange with a model, as any HTTP client library's tap sees it.
 
 `Exchange` is library-neutral: a tap tells it what is sent, what comes back and how it ends; it
-opens and finishes the round. `LogicalCall` groups the attempts of one SDK call into one round.
+opens and finishes the round.
 """
 
 from __future__ import annotations
 
-import contextvars
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -19,16 +18,17 @@ from opentelemetry.context import Context
 
 from clew import semconv
 from clew._guard import guard, record_failure
+from clew.attempts import LogicalCall, current_call
 from clew.context import NODE, SPAN, current
 from clew.dialects import recognise
 from clew.dialects.conversation import LONG, Conversation
-from clew.endings import Ending, failure_of
+from clew.endings import Ending
 from clew.facts import ROUND_OPERATIONS, RequestFacts
 from clew.levels import NONE
 from clew.pipeline.light import LightSpan
 from clew.pipeline.runtime import Runtime
 from clew.prompts.registry import known
-from clew.rounds import Hops, Round
+from clew.rounds import Round
 from clew.rules import OTHER
 from clew.spans import Agent, allowed, is_cancellation
 from clew.typing import Route
@@ -53,9 +53,6 @@ _SUPPRESS_HTTP: str = getattr(
 
 targets: dict[tuple[str, str, str, int | None, str], Target | None] = {}
 """What was recognised, by method, scheme, host, port and path."""
-_call: contextvars.ContextVar[LogicalCall | None] = contextvars.ContextVar(
-    "clew_logical_call", default=None
-)
 
 
 class Target(NamedTuple):
@@ -103,100 +100,6 @@ def remember(key: tuple[str, str, str, int | None, str], target: Target | None) 
 def forget_targets() -> None:
     """Forget what was recognised (the operator's hosts may be others now)."""
     targets.clear()
-
-
-class LogicalCall:
-    """One call of an SDK method that may send several requests: its attempts are one round."""
-
-    __slots__ = (
-        "_failed_at",
-        "_token",
-        "counted",
-        "done",
-        "failure",
-        "hops",
-        "owner",
-        "passage",
-        "round",
-        "unread",
-    )
-
-    def __init__(self, owner: Any = None, *, hops: Hops | None = None) -> None:
-        """Make the call current.
-
-        Args:
-            owner: the SDK object whose method was called.
-            hops: given by an adapter of our own: then no answer ends the round before `finish`,
-                for only the adapter can tell whether it was one.
-        """
-        self.hops = hops
-        self.owner = owner
-        """The SDK object whose method was called."""
-        self.round: Round | None = None
-        self.failure: Ending | None = None
-        self.unread = False
-        """True while an answer that is an error has come and its body has not been read."""
-        self.counted = False
-        """True once a round was counted for it that nobody reads."""
-        self.done = False
-        self.passage: Any = None
-        """How the request has passed the gates, where there are any; attempts pass likewise."""
-        self._failed_at = 0
-        self._token = _call.set(self)
-
-    def attempt_failed(self, ending: Ending) -> None:
-        """Remember how an attempt failed; another may follow."""
-        self.failure = ending
-        if self.round is not None and self.round.content is not None:
-            self.round.content.failed(ending.status, failure_of(ending))
-        self._failed_at = time.perf_counter_ns()
-
-    def may_try_again(self) -> bool:
-        """Tell whether the last attempt failed, so that the next request is another one."""
-        return self.failure is not None or self.unread
-
-    def next_attempt(self) -> Round | None:
-        """Return the round that another attempt belongs to, if the last one failed."""
-        if self.round is None or not self.may_try_again():
-            return None
-        if self.failure is not None:
-            self.round.wait_ns += time.perf_counter_ns() - self._failed_at
-            self.round.failed_as = failure_of(self.failure)
-        self.failure = None
-        self.unread = False
-        return self.round
-
-    def finish(self, error: BaseException | None) -> None:
-        """End the call: a failed last attempt is how the round ended."""
-        self.done = True
-        try:
-            try:
-                _call.reset(self._token)
-            except ValueError:
-                _call.set(None)
-            if self.failure is not None and self.round is not None:
-                last = self.failure
-                if error is not None and is_cancellation(error):
-                    last = Ending(status=last.status, error=error)
-                elif error is not None and self.hops is not None and last.error is None:
-                    last = msgspec.structs.replace(last, error=error)
-                self.round.finish(last)
-        except Exception:
-            record_failure("finish a logical call")
-
-
-def is_sent_again(owner: Any) -> bool:
-    """Tell whether an SDK object whose method makes a call calls it anew, to try again."""
-    call = _call.get()
-    if call is None or call.done or call.owner is not owner:
-        return False
-    return call.counted or call.may_try_again()
-
-
-def current_call() -> LogicalCall | None:
-    """Return the logical call that is being made here; one that has returned is none."""
-    call = _call.get()
-    return None if call is None or call.done else call
 
 
 class Exchange:
@@ -399,14 +302,11 @@ def begin(
     if cover is not None and node is cover.parent_node:
         return Exchange(runtime, target, request, None, cover, silent=True)
     round_ = hops = agent = None
-    call = _call.get()
+    call = current_call()
     if call is not None:
-        if call.done:
-            call = None
-        else:
-            hops = call.hops
-            if call.round is not None:
-                round_ = call.next_attempt()
+        hops = call.hops
+        if call.round is not None:
+            round_ = call.next_attempt()
     if node is not None:
         agent = node.agent
         if agent is not None and agent.unread and runtime.governor is None and hops is None:

@@ -287,7 +287,7 @@ async def test_what_is_around_a_stream_is_not_changed(kit: Any, rounds: Any):
     """Neither the current span nor the logical call leaks between the events."""
     from opentelemetry import trace
 
-    from clew.exchange import current_call
+    from clew.attempts import current_call
 
     kit.server.add(REPLY)
     with clew.run("triage"):

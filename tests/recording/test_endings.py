@@ -16,6 +16,7 @@ from recorded import Start, Wire, send
 from recorder_kit import MARK, URL, chat
 from wires import CHAT_ANSWER
 
+from clew.attempts import LogicalCall
 from clew.testing import Reply, ScriptedProvider, ScriptedToolCall
 
 
@@ -237,15 +238,13 @@ async def test_a_call_that_is_cancelled(start: Start, provider: ScriptedProvider
 
 async def test_the_request_that_was_answered_is_the_one_recorded(start: Start) -> None:
     """An SDK may send another body the second time: that is the one that the answer belongs to."""
-    from clew import exchange
-
     session = start()
     bodies = [
         json.dumps({"model": "m", "messages": [{"role": "user", "content": text}]}).encode()
         for text in ("broken", "mended")
     ]
     wires = (Wire({"error": {"type": "invalid"}}, status=400), Wire(CHAT_ANSWER))
-    call = exchange.LogicalCall(object())
+    call = LogicalCall(object())
     for body, wire in zip(bodies, wires, strict=True):
         send(URL, wire, content=body)
     call.finish(None)

@@ -41,7 +41,7 @@ ROOMS = (
     "clew.pricing",
 )
 SINGLE = (
-    "runs", "rounds", "spans", "tools", "exchange", "streams", "context", "decisions", "captured",
+    "runs", "rounds", "spans", "tools", "exchange", "attempts", "streams", "context", "decisions", "captured",
     "capturing", "describe", "sealing", "wrapping", "terms", "references", "actors", "levels",
     "digests", "integrity", "rules", "ids", "redaction", "facts", "accounts", "allow_list",
 )  # fmt: skip

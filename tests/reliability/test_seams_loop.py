@@ -25,7 +25,7 @@ PACKAGES = (
     *(
         f"clew.{name}"
         for name in (
-            "runs", "rounds", "spans", "tools", "exchange", "streams", "decisions", "captured",
+            "runs", "rounds", "spans", "tools", "exchange", "attempts", "streams", "decisions", "captured",
             "describe", "sealing", "digests", "integrity", "rules",
         )
     ),

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import msgspec
 
 from clew._guard import guard, record_failure
+from clew.attempts import LogicalCall, current_call
 from clew.errors import ApprovalRequired, ClewError, PolicyDenied
-from clew.exchange import Exchange, LogicalCall, Target, current_call, is_covered
+from clew.exchange import Exchange, Target, is_covered
 from clew.facts import CALL_OPERATIONS, ROUND_OPERATIONS, RequestFacts
 from clew.governance.governor import (
     TOOL_KINDS,

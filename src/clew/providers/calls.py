@@ -6,8 +6,9 @@ import email.utils
 from collections.abc import AsyncGenerator, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from clew.attempts import LogicalCall
 from clew.dialects._whole import is_json
-from clew.exchange import LogicalCall, content_type_of
+from clew.exchange import content_type_of
 from clew.pipeline import runtime as _runtime
 from clew.providers import errors
 from clew.providers.base import ChatRequest, ChatResponse, StreamEvent

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from clew.exchange import LogicalCall, is_sent_again
+from clew.attempts import LogicalCall, is_sent_again
 from clew.governance.passages import Refusal
 from clew.pipeline import runtime as _runtime
 

@@ -58,9 +58,9 @@ APART: dict[str, str] = {
     ),
     **dict.fromkeys(
         (
-            "clew.exchange.LogicalCall.__init__", "clew.exchange.Exchange.context",
+            "clew.attempts.LogicalCall.__init__", "clew.exchange.Exchange.context",
             "clew.exchange.is_covered", "clew.exchange.active_exchange",
-            "clew.exchange.current_call", "clew.exchange.is_sent_again",
+            "clew.attempts.current_call", "clew.attempts.is_sent_again",
             "clew.context.Stepper.enter", "clew.context.Stepper.leave",
             "clew.context.node_in", "clew.context.detach",
         ),
