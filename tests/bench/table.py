@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
@@ -21,9 +20,9 @@ ORDER = (*OURS, *(peer.name for peer in PEERS))
 LIBRARIES = {"openai": "OpenAI", "anthropic": "Anthropic"}
 SAID = {"no-op": "no-op", "otlp": "OTLP", "on": "content on", "off": "content off"}
 
-NOISY = frozenset({("openai", "40 messages"), ("openai", "stream")})
-"""Where a client's own time varies by more than a floor adds to it: there one row does not tell what
-that is, and the median of all rows of that client, each of which has measured the same span, does."""
+NOISY = frozenset({("openai", "stream")})
+"""Where a client's own time varies by more than a floor adds to it, so that one row does not tell what
+that is: the rows of that client do together, each of which has measured the same span."""
 
 Rows = dict[str, Any]
 
@@ -78,12 +77,17 @@ def figure(rows: Rows, row: str, load: str) -> Figure | None:
 
 
 def floor(rows: Rows, library: str, load: str) -> float:
-    """Return what the floor adds to a use on the calling thread, by all rows, in microseconds."""
-    return median(
-        loads[load]["floor us"]
+    """Return what the floor adds to a use on the calling thread, by all rows, in microseconds.
+
+    The mean, by how many turns each of them has: a row of few turns tells little.
+    """
+    found = [
+        loads[load]
         for row, loads in rows.items()
         if f"|{library}|" in row and "ratio" in loads.get(load, {})
-    )
+    ]
+    turns = sum(each["turns"] for each in found)
+    return sum(each["turns"] * each["floor us"] for each in found) / turns
 
 
 def per_chunk(rows: Rows, row: str) -> Figure | None:

@@ -201,6 +201,7 @@ def test_processes_are_put_together(bench):
 
 def row(ratio, spread=0.1, **more):
     figures = {
+        "turns": 10,
         "ratio": ratio,
         "low": ratio - spread,
         "high": ratio + spread,
@@ -291,15 +292,17 @@ def test_a_floor_that_one_row_does_not_tell_is_that_of_all(bench):
     table = bench("table")
     rows = {
         "Clew|openai|otlp|off": row(-9.0, **{"floor us": -30.0, "export us": 100.0}),
-        "Clew|openai|no-op|off": row(5.0, **{"floor us": 40.0}),
-        "Logfire|openai|no-op|on": row(5.0, **{"floor us": 90.0}),
-        "Clew|anthropic|no-op|off": row(5.0, **{"floor us": 1.0}),
+        "Clew|openai|no-op|off": row(5.0, **{"floor us": 40.0, "turns": 60}),
+        "Logfire|openai|no-op|on": row(5.0, **{"floor us": 70.0, "turns": 30}),
+        "Clew|anthropic|no-op|off": row(5.0, **{"floor us": 1.0, "turns": 900}),
         "MLflow|openai|no-op|off": {"error": "no such package"},
     }
     of_all = table.figure(rows, "Clew|openai|otlp|off", "stream")
-    assert of_all == table.Figure(220 / 110, 200 / 110, 240 / 110)
-    assert table.figure(rows, "Clew|openai|otlp|off", "small chat").value == -9.0
-    assert "| 40 + 70 | -30 + 70 |" in "".join(table._unit(rows, "openai", "otlp", "off"))
+    assert of_all == table.Figure(220 / 112, 200 / 112, 240 / 112)
+    assert table.figure(rows, "Clew|openai|otlp|off", "40 messages").value == -9.0
+    assert "| -30 + 70 | 42 + 70 | -30 + 70 |" in "".join(
+        table._unit(rows, "openai", "otlp", "off")
+    )
 
 
 def test_shapes_and_unit_are_those_of_the_counted_workloads(bench):
