@@ -20,8 +20,18 @@ def texts_of(keys: frozenset[bytes]) -> re.Pattern[bytes]:
 
     A mark that is not escaped is structure, so what it encloses before a colon is a key.
     """
-    either = b"|".join(re.escape(key) for key in sorted(keys))
-    return re.compile(rb'"(?:' + either + rb')"\s*+:\s*+"(' + STRING + rb')"', re.DOTALL)
+    return re.compile(_opening(keys) + rb"(" + STRING + rb')"', re.DOTALL)
+
+
+@functools.lru_cache(maxsize=64)
+def some_text_of(keys: frozenset[bytes]) -> re.Pattern[bytes]:
+    """Return a pattern that finds the beginning of such a string that is not empty."""
+    return re.compile(_opening(keys) + rb'(?!")')
+
+
+def _opening(keys: frozenset[bytes]) -> bytes:
+    """Return a pattern for one of the keys, and for the mark that its string begins with."""
+    return rb'"(?:' + b"|".join(map(re.escape, sorted(keys))) + rb')"\s*+:\s*+"'
 
 
 def are_inside(texts: Sequence[bytes]) -> bool:

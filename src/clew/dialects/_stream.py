@@ -6,8 +6,6 @@ one is parsed.
 
 from __future__ import annotations
 
-import functools
-import re
 from collections.abc import Callable, Sequence
 from operator import itemgetter, methodcaller
 from typing import Final
@@ -15,7 +13,7 @@ from typing import Final
 import msgspec
 
 from clew._guard import record_failure
-from clew._json_text import are_inside
+from clew._json_text import are_inside, some_text_of
 from clew.dialects._template import Holes, Template, learn
 from clew.facts import NO_RESPONSE, ResponseFacts
 
@@ -108,7 +106,7 @@ class EventReader:
     @classmethod
     def shows_output(cls) -> Callable[[bytes], object] | None:
         """Return what finds output in the first bytes of a body, without reading them."""
-        return None if cls.holes is None else _shown(cls.holes.texts)
+        return None if cls.holes is None else some_text_of(cls.holes.texts - _NO_OUTPUT).search
 
     def result(self) -> ResponseFacts:
         """Return what has been learnt so far; callable at any time, more than once."""
@@ -308,13 +306,6 @@ class EventReader:
             self.chunks += 1
             self.apply(payload)
             self._pending_applied = True
-
-
-@functools.lru_cache(maxsize=64)
-def _shown(keys: frozenset[bytes]) -> Callable[[bytes], object]:
-    """Return what finds a text that is not empty."""
-    either = b"|".join(re.escape(key) for key in sorted(keys - _NO_OUTPUT))
-    return re.compile(rb'"(?:' + either + rb')"\s*+:\s*+"(?!")').search
 
 
 def _alike(head: bytes, pieces: Sequence[bytes]) -> int:
