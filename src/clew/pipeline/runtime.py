@@ -49,7 +49,7 @@ class Unsettled(Protocol):
         ...
 
 
-class Unread(Protocol):
+class PutOff(Protocol):
     """A model call whose answer may wait to be read."""
 
     unread: Any
@@ -202,7 +202,7 @@ class Runtime:
         """Switches the recorder on and off."""
         self._streams: dict[int, Watched] = {}
         self._watching = False
-        self._unread: deque[Unread] = deque()
+        self._unread: deque[PutOff] = deque()
         self.beating = False
         """Whether somebody looks for runs whose heartbeat is due."""
         self.unsettled: list[tuple[int, Unsettled]] = []
@@ -250,7 +250,7 @@ class Runtime:
         """Return how many streams are being read, at least one."""
         return len(self._streams) or 1
 
-    def put_off(self, call: Unread) -> bool:
+    def put_off(self, call: PutOff) -> bool:
         """Let the answer of a finished call wait to be read; False where too many do."""
         waiting = self._unread
         with contextlib.suppress(IndexError):  # another thread may take the last one
