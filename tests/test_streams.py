@@ -212,6 +212,19 @@ def test_little_waits(exported):
     assert waited == [True] * 24 + [False] * 16
 
 
+@pytest.mark.parametrize("number", [3, 16, 63, 64, 65, 68, 79, 130])
+def test_no_large_answer_waits_however_many_pieces_it_came_in(exported, number):
+    """What came since it was last looked how much waits counts as well; each is counted once."""
+    size = 160_000 // number
+    with clew.run("desk"):
+        assert not ended_at_once([message("x" * size) for _ in range(number)])
+        tap = tap_on(MESSAGES)
+        for piece in [message("x" * (size // 2 - 100)) for _ in range(number)]:
+            tap.take(piece)
+        tap.exhausted()
+        assert tap._exchange.round.unread is not None
+
+
 def test_a_round_that_has_ended_before_its_stream_waits_for_nobody(exported):
     """As one does that a signal has ended: what comes after that is read at once."""
     with clew.run("desk"):

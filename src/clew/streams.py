@@ -7,10 +7,9 @@ import sys
 import time
 import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import filterfalse, islice
 from typing import Any
-
-from msgspec import structs
 
 from clew._guard import guard, record_failure
 from clew.captured import Kept
@@ -53,7 +52,6 @@ class StreamTap:
         "_idle_since",
         "_idle_size",
         "_kept",
-        "_otherwise",
         "_read",
         "_shows_output",
         "_status",
@@ -99,7 +97,6 @@ class StreamTap:
         self.done = False
         self._idle_size = (-1, 0, 0)
         self._idle_since = 0.0
-        self._otherwise = ""
         self._body: list[bytes] | None = None
         self._kept: Kept | None = None
         self.reader: StreamReader | None = None
@@ -230,8 +227,7 @@ class StreamTap:
                 self._finish(None)
             elif not self._put_off("failed"):
                 facts = self._facts()
-                fine = facts.complete and facts.error is None
-                self._finish("complete" if fine else "failed", facts=facts)
+                self._finish(_outcome(facts, "failed"), facts=facts)
         except Exception:
             record_failure("end a stream")
 
@@ -261,7 +257,7 @@ class StreamTap:
             facts = self._facts()
             if facts.complete or facts.error is not None:
                 # After an event that tells of an error the SDK raises, and so closes the body.
-                self._finish("complete" if facts.error is None else "failed", facts=facts)
+                self._finish(_outcome(facts, "closed"), facts=facts)
                 return
         if isinstance(passing, GeneratorExit):
             self._finish("abandoned")
@@ -278,11 +274,8 @@ class StreamTap:
 
     def _collected(self, end_ns: int) -> None:
         facts = self._facts() if self._body is None else NO_RESPONSE
-        if facts.error is not None:
-            # Not every SDK closes the body when it raises for an event that tells of an error.
-            self._finish("failed", end_ns=end_ns)
-        else:
-            self._finish("complete" if facts.complete else "abandoned", end_ns=end_ns)
+        # Not every SDK closes the body when it raises for an event that tells of an error.
+        self._finish(_outcome(facts, "abandoned"), end_ns=end_ns)
 
     def check_idle(self, now: float, limit: float) -> None:
         """End the round when nothing was read for `limit` seconds (monotonic)."""
@@ -310,17 +303,26 @@ class StreamTap:
             record_failure("read a response")
             return NO_RESPONSE
 
-    def _told(self, ending: Ending, facts: ResponseFacts) -> Ending:
-        """Return an ending with what was read."""
+    def _ending(
+        self,
+        facts: ResponseFacts,
+        outcome: str | None,
+        error: BaseException | None = None,
+        end_ns: int | None = None,
+    ) -> Ending:
+        """Return how the body has ended, with what was read of it."""
         reader, first = self.reader, None
         if self.first_ns and reader is not None and reader.started:
             first = (self.first_ns - self._exchange.started) / 1e9
-        return structs.replace(
-            ending,
+        return Ending(
             response=facts,
+            status=self._status,
+            error=error,
+            outcome=outcome,
             chunks=None if reader is None else reader.chunks,
             response_bytes=self.size,
             first_chunk_s=first,
+            end_ns=end_ns,
         )
 
     def _put_off(self, otherwise: str) -> bool:
@@ -332,22 +334,19 @@ class StreamTap:
         exchange = self._exchange
         if self.done or self._shows_output is None or not exchange.may_wait(failing=True):
             return False
-        rest = self.waiting[-(len(self.waiting) % _TOGETHER) :]
-        if self._held + sum(map(len, rest)) <= LARGEST_UNREAD:
-            self._otherwise = otherwise
+        waiting = self.waiting
+        uncounted = waiting[len(waiting) - len(waiting) % _TOGETHER :]
+        if self._held + sum(map(len, uncounted)) <= LARGEST_UNREAD:
             ending = Ending(status=self._status, outcome="complete")
-            self.done = exchange.end_unread(ending, self._read_late)
+            self.done = exchange.end_unread(ending, partial(self._read_late, otherwise))
             if self.done:
                 exchange.runtime.unwatch(self)
         return self.done
 
-    def _read_late(self, ending: Ending) -> Ending:
+    def _read_late(self, otherwise: str, _: Ending) -> Ending:
         """Read what has waited, and tell how it ended."""
         facts = self._facts()
-        outcome = "complete" if facts.complete else self._otherwise
-        if facts.error is not None:
-            outcome = "failed"
-        return self._told(structs.replace(ending, outcome=outcome), facts)
+        return self._ending(facts, _outcome(facts, otherwise))
 
     def _finish(
         self,
@@ -362,13 +361,20 @@ class StreamTap:
         exchange = self._exchange
         with guard("finish a stream"):
             exchange.runtime.unwatch(self)
-            ending = Ending(status=self._status, error=error, outcome=outcome, end_ns=end_ns)
-            ending = self._told(ending, self._facts() if facts is None else facts)
+            told = self._facts() if facts is None else facts
+            ending = self._ending(told, outcome, error, end_ns)
             content = exchange.round.content
             if content is not None and self._body is not None and self._status < 400:
                 content.took(b"".join(self._body))
             self._body = None
             exchange.end(ending)
+
+
+def _outcome(facts: ResponseFacts, otherwise: str) -> str:
+    """Return the outcome of a stream: what it says itself, or `otherwise` where that is nothing."""
+    if facts.error is not None:
+        return "failed"
+    return "complete" if facts.complete else otherwise
 
 
 def follow(body: Iterable[bytes], tap: StreamTap) -> Iterator[bytes]:
